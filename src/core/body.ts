@@ -1,0 +1,56 @@
+import { LosslessNumber, parse as parseLossless } from 'lossless-json';
+
+/** Reads a verified body lazily: parsed at most once, and never when id and type are in headers. */
+export class BodyReader {
+  private parsed: { value: unknown } | undefined;
+
+  constructor(readonly bytes: Buffer) {}
+
+  /** The JSON value, or undefined when the bytes are not JSON. */
+  json(): unknown {
+    this.parsed ??= { value: parseJson(this.bytes) };
+    return this.parsed.value;
+  }
+
+  /** What is at a dotted path (`data.id`), own properties only; undefined when there is nothing. */
+  at(path: string): unknown {
+    return valueAt(this.json(), path);
+  }
+
+  /**
+   * The text of a string or number at a path, digits kept as sent; undefined for anything else.
+   * JSON.parse rounds 9007199254740993, so that two events would share one id: such numbers are read from the raw text.
+   */
+  textAt(path: string): string | undefined {
+    const value = this.at(path);
+    if (typeof value === 'string') return value;
+    if (typeof value !== 'number') return undefined;
+    if (Number.isSafeInteger(value)) return String(value);
+    const lossless = valueAt(losslessJson(this.bytes), path);
+    return lossless instanceof LosslessNumber ? lossless.value : undefined;
+  }
+}
+
+/** As JSON.parse, but numbers keep their digits. The last of two equal keys wins, as there. */
+function losslessJson(bytes: Buffer): unknown {
+  return parseLossless(bytes.toString('utf8'), undefined, { onDuplicateKey: ({ newValue }) => newValue });
+}
+
+/** JSON from bytes, or undefined. A byte order mark is skipped, as vendors' SDKs do not agree on it. */
+export function parseJson(bytes: Buffer): unknown {
+  try {
+    const text = bytes.toString('utf8');
+    return JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
+  } catch {
+    return undefined;
+  }
+}
+
+function valueAt(value: unknown, path: string): unknown {
+  let current = value;
+  for (const name of path.split('.')) {
+    if (typeof current !== 'object' || current === null || !Object.hasOwn(current, name)) return undefined;
+    current = (current as Record<string, unknown>)[name];
+  }
+  return current;
+}

@@ -1,0 +1,93 @@
+/** Stable codes of every error this package throws on purpose. */
+export type ErrorCode =
+  | 'CONFIGURATION'
+  | 'SIGNATURE_REJECTED'
+  | 'EVENT_ID_UNUSABLE'
+  | 'UNKNOWN_SOURCE'
+  | 'UNKNOWN_EFFECT'
+  | 'EFFECT_KEY_REQUIRED'
+  | 'PERMANENT'
+  | 'RETRY_AFTER'
+  | 'TIMED_OUT'
+  | 'LEASE_LOST'
+  | 'TRANSACTION_NOT_COMMITTED'
+  | 'MANAGER_MISUSED'
+  | 'OUTSIDE_TRANSACTION'
+  | 'PAYLOAD_REFUSED';
+
+/** Base of the package's errors: `code` is stable, the message says who, what was expected, what was received and what to do. */
+export class WebhookInboxError extends Error {
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** An option, a decorator or the application around the module is wrong. Thrown at boot. */
+export class ConfigurationError extends WebhookInboxError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('CONFIGURATION', message, options);
+  }
+}
+
+/** Thrown by a handler or an effect: trying again cannot help. The row is dead at once. */
+export class PermanentError extends WebhookInboxError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('PERMANENT', message, options);
+  }
+}
+
+/** Thrown by a handler or an effect: try again, but not before `delayMs` milliseconds have passed. */
+export class RetryAfter extends WebhookInboxError {
+  constructor(
+    readonly delayMs: number,
+    message = `asked to wait ${delayMs} ms`,
+    options?: ErrorOptions,
+  ) {
+    super('RETRY_AFTER', message, options);
+  }
+}
+
+/** The same effect was enqueued twice under the same key in one run: which of the two is meant cannot be known. */
+export class EffectKeyRequired extends WebhookInboxError {
+  constructor(effect: string, key: string) {
+    super(
+      'EFFECT_KEY_REQUIRED',
+      `Effect '${effect}' was enqueued twice with key '${key}' in one run. ` +
+        `Give each a key of its own that is the same when the handler runs again: enqueue('${effect}', payload, { key }).`,
+    );
+  }
+}
+
+/** Why a request was not believed. Logged and counted; the answer over HTTP never tells. */
+export type RejectionReason =
+  | 'missing-signature'
+  | 'malformed-signature'
+  | 'repeated-header'
+  | 'wrong-signature'
+  | 'missing-timestamp'
+  | 'malformed-timestamp'
+  | 'outside-window'
+  | 'unusable-key';
+
+/** A request failed verification. Every provider throws this and nothing else, whatever the bytes. */
+export class SignatureRejection extends WebhookInboxError {
+  constructor(
+    readonly reason: RejectionReason,
+    detail: string,
+    options?: ErrorOptions,
+  ) {
+    super('SIGNATURE_REJECTED', detail, options);
+  }
+}
+
+/** A verified request has no usable event id: absent, blank, not a string or a number, or with characters no key may hold. */
+export class EventIdUnusable extends WebhookInboxError {
+  constructor(detail: string) {
+    super('EVENT_ID_UNUSABLE', detail);
+  }
+}

@@ -1,0 +1,90 @@
+import type { Answer } from './answer.js';
+import type { BodyReader } from './body.js';
+import type { WebhookRequest } from './request.js';
+
+/**
+ * A vendor's scheme: how to verify, and where id, type and time are.
+ * Implementations hold no secrets and no state but caches of public keys.
+ */
+export interface Provider {
+  /** The vendor's name in lower case, as in `docs/sources.md`. */
+  readonly name: string;
+  /** Where the scheme is described. */
+  readonly docs: string;
+  /** The scheme in a few words, for `docs/sources.md`: 'HMAC-SHA256 hex of `${timestamp}.${body}`'. */
+  readonly scheme: string;
+  /** Which facts the signature covers. An unsigned id lets whoever captured one request mint new ids for it. */
+  readonly signed: { readonly id: boolean; readonly type: boolean; readonly time: boolean };
+  readonly retries: ProviderRetries;
+  /**
+   * How far a signed timestamp may lie from now, in milliseconds, past and future alike.
+   * Undefined when the scheme signs no time.
+   */
+  readonly toleranceMs?: number;
+  /** Largest body the vendor sends, in bytes, where it is above the default limit of a source. */
+  readonly maxBytes?: number;
+  /** Names of headers kept with the claim besides the content type and the user agent. Never one that holds a secret. */
+  readonly keepHeaders?: readonly string[];
+  /** Methods of the requests that carry events. @default ['POST'] */
+  readonly methods?: readonly string[];
+
+  /** Says why a configured secret cannot be right, or undefined. Asked at boot (or when a function returns secrets). */
+  checkSecret?(secret: string): string | undefined;
+
+  /**
+   * Checks the signature over the raw bytes against each secret; does not look at the clock.
+   * @throws SignatureRejection and nothing else.
+   */
+  verify(request: WebhookRequest, secrets: readonly string[]): Verification | Promise<Verification>;
+
+  /**
+   * The events a verified request carries: one, or several for a batched body; none when it is no event (a ping without id).
+   * @throws EventIdUnusable when an id must come from the body and cannot.
+   */
+  identify(request: WebhookRequest, body: BodyReader): EventIdentity[];
+
+  /** The payload handed to handlers, from an event's stored bytes. @default JSON for JSON types and unknown ones, an object for forms, text otherwise */
+  parse?(bytes: Buffer, contentType: string | undefined): unknown;
+
+  /**
+   * Answers a challenge of the vendor, verified where the vendor signs it; undefined when the request is none.
+   * `verified` says whether `verify` accepted it.
+   * @throws SignatureRejection
+   */
+  readonly handshake?: {
+    readonly methods: readonly string[];
+    answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined;
+  };
+
+  /** The vendor's own acknowledgement where `{"status":"ok"}` will not do. */
+  readonly ack?: Answer;
+}
+
+/** Whether, how and how long the vendor retries. */
+export interface ProviderRetries {
+  readonly automatic: boolean;
+  /** From the first attempt to the last, in milliseconds. Undefined when unknown (24 h is assumed). */
+  readonly windowMs?: number;
+  /** How long after the event a person can have it sent again, in milliseconds. */
+  readonly manualResendMs?: number;
+  /** Whether a retry carries the same body bytes: then other bytes under a known id are a conflict. */
+  readonly sameBytes: boolean;
+  /** Whether a retry carries the first attempt's timestamp and signature (then `staleDuplicates: 'accept'` is preset). */
+  readonly sameTimestamp?: boolean;
+}
+
+export interface Verification {
+  /** Index of the secret that verified, for rotation reports. */
+  readonly secret: number;
+  /** The signed time in milliseconds since 1970, where the scheme signs one. */
+  readonly signedAt?: number;
+}
+
+export interface EventIdentity {
+  /** What the sender calls the event, or its hash; never made on receipt. */
+  readonly id: string;
+  readonly type: string;
+  readonly occurredAt?: Date;
+  /** This event's part of a batched body: an exact slice of the bytes. @default the whole body */
+  readonly body?: Buffer;
+}

@@ -1,0 +1,29 @@
+import type { Provider, Verification } from '../core/provider.js';
+import type { WebhookRequest } from '../core/request.js';
+
+export interface VerifiedSignature extends Verification {
+  /** How far the signed time lies from now in milliseconds: positive in the past, negative in the future. Undefined when no time is signed. */
+  readonly skewMs?: number;
+  /** False when that is more than the tolerance: a replay, or a clock that is off. */
+  readonly inWindow: boolean;
+}
+
+/**
+ * The one way a signature is checked: the MAC first, then the window, so that skew can be told from forgery.
+ * @param toleranceMs milliseconds both ways, inclusive; undefined when the scheme signs no time
+ * @param nowMs milliseconds since 1970
+ * @throws SignatureRejection
+ */
+export async function verifySignature(
+  provider: Provider,
+  request: WebhookRequest,
+  secrets: readonly string[],
+  toleranceMs: number | undefined,
+  nowMs: number,
+): Promise<VerifiedSignature> {
+  const verification = await provider.verify(request, secrets);
+  if (verification.signedAt === undefined || toleranceMs === undefined)
+    return { ...verification, inWindow: true };
+  const skewMs = nowMs - verification.signedAt;
+  return { ...verification, skewMs, inWindow: Math.abs(skewMs) <= toleranceMs };
+}
