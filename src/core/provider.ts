@@ -58,6 +58,26 @@ export interface Provider {
 
   /** The vendor's own acknowledgement where `{"status":"ok"}` will not do. */
   readonly ack?: Answer;
+  /** How long the vendor waits for the answer, in milliseconds. Undefined when it does not say. */
+  readonly ackTimeoutMs?: number;
+  /** What a person should know about this vendor; docs/sources.md prints it. */
+  readonly notes?: ProviderNotes;
+}
+
+/** Facts in words. */
+export interface ProviderNotes {
+  /** Where the preset event id comes from: '`id` of the body'. */
+  readonly id?: string;
+  /** What differs between attempts, or makes the id less than perfect. */
+  readonly unstable?: string;
+  /** Which answers stop the vendor's retries, beside 2xx. */
+  readonly stops?: string;
+  /** The challenge and its answer. */
+  readonly handshake?: string;
+  /** Whatever else surprises. */
+  readonly more?: string;
+  /** Facts for which no page of the vendor was at hand: check them before relying on them. */
+  readonly unconfirmed?: string;
 }
 
 /** Whether, how and how long the vendor retries. */
@@ -78,6 +98,8 @@ export interface Verification {
   readonly secret: number;
   /** The signed time in milliseconds since 1970, where the scheme signs one. */
   readonly signedAt?: number;
+  /** When the signature ends, in milliseconds since 1970, where the scheme says so (a JWT's `exp`). */
+  readonly expiresAt?: number;
 }
 
 export interface EventIdentity {

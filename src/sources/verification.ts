@@ -22,8 +22,9 @@ export async function verifySignature(
   nowMs: number,
 ): Promise<VerifiedSignature> {
   const verification = await provider.verify(request, secrets);
+  const expired = verification.expiresAt !== undefined && nowMs > verification.expiresAt;
   if (verification.signedAt === undefined || toleranceMs === undefined)
-    return { ...verification, inWindow: true };
+    return { ...verification, inWindow: !expired };
   const skewMs = nowMs - verification.signedAt;
-  return { ...verification, skewMs, inWindow: Math.abs(skewMs) <= toleranceMs };
+  return { ...verification, skewMs, inWindow: !expired && Math.abs(skewMs) <= toleranceMs };
 }

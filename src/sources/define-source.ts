@@ -1,0 +1,63 @@
+import { BodyReader } from '../core/body.js';
+import { ConfigurationError } from '../core/errors.js';
+import type { Provider } from '../core/provider.js';
+import type { SourceDefinition } from '../core/source.js';
+import { checkDedupe, isSignedKey } from './events/dedupe-check.js';
+import { dedupeId, type DedupeKey } from './events/dedupe-key.js';
+import type { EventsReader } from './events/received-event.js';
+import { refuseUnknownOptions } from './option-names.js';
+import { POLICY_NAMES, type SourceOptions } from './source-options.js';
+
+/** A provider without its `identify`, which follows from how it finds its events and from the source's dedupe key. */
+export interface Scheme extends Omit<Provider, 'identify'> {
+  readonly events: EventsReader;
+  /** Whether the signature covers the body. @default true */
+  readonly signsBody?: boolean;
+  /** Further headers that the signature covers. */
+  readonly signsHeaders?: readonly string[];
+  /** Whether one body can carry several events. @default false */
+  readonly batched?: boolean;
+}
+
+/** Names of a provider's own options; a record so that the compiler asks for each. */
+export type OwnOptions<TOptions> = Readonly<Record<Exclude<keyof TOptions, keyof SourceOptions>, true>>;
+
+/**
+ * Puts a scheme and a source's options together.
+ * @throws ConfigurationError for an option that neither the provider nor a source has
+ */
+export function defineSource<TPayload, TOptions extends SourceOptions>(
+  scheme: Scheme,
+  options: TOptions,
+  own: OwnOptions<TOptions>,
+): SourceDefinition<TPayload> {
+  refuseUnknownOptions(scheme.name, options, ['secrets', 'dedupe', ...POLICY_NAMES, ...Object.keys(own)]);
+  if (!Array.isArray(options.secrets) && typeof options.secrets !== 'function')
+    throw new ConfigurationError(
+      `${scheme.name}.secrets: expected an array of texts or a function, received ${typeof options.secrets}`,
+    );
+  const policies = Object.fromEntries(Object.entries(options).filter(([name]) => POLICY_NAMES.has(name)));
+  return { ...policies, secrets: options.secrets, provider: providerOf(scheme, options.dedupe ?? 'preset') };
+}
+
+function providerOf(scheme: Scheme, dedupe: DedupeKey): Provider {
+  const { events, signsBody = true, signsHeaders = [], batched = false, ...provider } = scheme;
+  checkDedupe(scheme.name, dedupe, batched);
+  return {
+    ...provider,
+    signed: {
+      ...scheme.signed,
+      id: isSignedKey(dedupe, { preset: scheme.signed.id, body: signsBody, headers: signsHeaders }),
+    },
+    identify: (request, body) =>
+      events(request, body).map((event) => {
+        const part = event.slice === undefined ? body : new BodyReader(event.slice);
+        return {
+          id: dedupeId(dedupe, event, request, part),
+          type: event.type,
+          occurredAt: event.occurredAt,
+          body: event.slice,
+        };
+      }),
+  };
+}

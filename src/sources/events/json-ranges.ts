@@ -1,0 +1,129 @@
+/** First byte and the one after the last. */
+export type ByteRange = readonly [start: number, end: number];
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/**
+ * Where the items of an array stand in JSON text that JSON.parse accepts. `path` is dotted; `*` stands for every item of an
+ * array on the way (`entry.*.changes`); '' is the root. Of two equal keys the last one counts, as in JSON.parse.
+ * One pass per step, no recursion: nesting of any depth is fine.
+ * @returns undefined when nothing on the path is an array
+ */
+export function itemRanges(json: Buffer, path: string): ByteRange[] | undefined {
+  let values: ByteRange[] = [rootOf(json)];
+  for (const step of path === '' ? [] : path.split('.')) {
+    values = values.flatMap((value) => {
+      if (step === '*') return itemsOf(json, value) ?? [];
+      const member = memberOf(json, value, step);
+      return member === undefined ? [] : [member];
+    });
+  }
+  const arrays = values.filter(([start]) => json[start] === OPEN_ARRAY);
+  return arrays.length === 0 ? undefined : arrays.flatMap((array) => itemsOf(json, array) ?? []);
+}
+
+/** The value at a dotted path, or undefined. */
+export function rangeAt(json: Buffer, path: string): ByteRange | undefined {
+  let value: ByteRange | undefined = rootOf(json);
+  for (const step of path.split('.')) value = value && memberOf(json, value, step);
+  return value;
+}
+
+function rootOf(json: Buffer): ByteRange {
+  const bom = json[0] === 0xef && json[1] === 0xbb && json[2] === 0xbf ? 3 : 0;
+  const start = skipSpace(json, bom);
+  return [start, endOf(json, start)];
+}
+
+/** The items of the array that starts there; undefined when it is no array. */
+export function itemsOf(json: Buffer, [start]: ByteRange): ByteRange[] | undefined {
+  if (json[start] !== OPEN_ARRAY) return undefined;
+  const items: ByteRange[] = [];
+  let at = skipSpace(json, start + 1);
+  while (at < json.length && json[at] !== CLOSE_ARRAY) {
+    const end = endOf(json, at);
+    items.push([at, end]);
+    at = skipComma(json, end);
+  }
+  return items;
+}
+
+/** Names and values of the object that starts there, repeated names too; undefined when it is no object. */
+export function membersOf(json: Buffer, [start]: ByteRange): [name: string, value: ByteRange][] | undefined {
+  if (json[start] !== OPEN_OBJECT) return undefined;
+  const members: [string, ByteRange][] = [];
+  let at = skipSpace(json, start + 1);
+  while (at < json.length && json[at] !== CLOSE_OBJECT) {
+    const keyEnd = endOf(json, at);
+    const valueStart = skipSpace(json, skipSpace(json, keyEnd) + 1);
+    const valueEnd = endOf(json, valueStart);
+    members.push([keyText(json, at, keyEnd), [valueStart, valueEnd]]);
+    at = skipComma(json, valueEnd);
+  }
+  return members;
+}
+
+function memberOf(json: Buffer, value: ByteRange, name: string): ByteRange | undefined {
+  return membersOf(json, value)?.findLast(([key]) => key === name)?.[1];
+}
+
+/** Keys may be written with escapes: `"\u0069d"` is `id`. */
+function keyText(json: Buffer, start: number, end: number): string {
+  const text = json.toString('utf8', start, end);
+  return text.includes('\\') ? String(JSON.parse(text)) : text.slice(1, -1);
+}
+
+/** One past the last byte of the value that starts here. */
+function endOf(json: Buffer, start: number): number {
+  const first = json[start];
+  if (first === QUOTE) return stringEnd(json, start);
+  if (first !== OPEN_ARRAY && first !== OPEN_OBJECT) return scalarEnd(json, start);
+  let depth = 0;
+  for (let at = start; at < json.length; at++) {
+    const byte = json[at];
+    if (byte === QUOTE) at = stringEnd(json, at) - 1;
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) depth++;
+    else if ((byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) && --depth === 0) return at + 1;
+  }
+  return json.length;
+}
+
+function stringEnd(json: Buffer, start: number): number {
+  for (let at = start + 1; at < json.length; at++) {
+    if (json[at] === BACKSLASH) at++;
+    else if (json[at] === QUOTE) return at + 1;
+  }
+  return json.length;
+}
+
+function scalarEnd(json: Buffer, start: number): number {
+  let at = start;
+  while (at < json.length && !isEnd(json[at]!)) at++;
+  // Never an empty value, so that every caller moves on.
+  return at === start ? start + 1 : at;
+}
+
+function isEnd(byte: number): boolean {
+  return byte === COMMA || byte === CLOSE_ARRAY || byte === CLOSE_OBJECT || isSpace(byte);
+}
+
+function skipComma(json: Buffer, from: number): number {
+  const at = skipSpace(json, from);
+  return json[at] === COMMA ? skipSpace(json, at + 1) : at;
+}
+
+function skipSpace(json: Buffer, from: number): number {
+  let at = from;
+  while (at < json.length && isSpace(json[at]!)) at++;
+  return at;
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}

@@ -1,0 +1,16 @@
+export { stripe } from './providers/stripe.js';
+export { github, type GithubOptions } from './providers/github.js';
+export { shopify } from './providers/shopify.js';
+export { standardWebhooks } from './providers/standard-webhooks.js';
+export { hmac, type HmacOptions } from './providers/hmac.js';
+export { custom, type CustomOptions } from './providers/custom.js';
+export { providersByName, type UntypedFactory, type UntypedOptions } from './registry.js';
+export type { SourceFactory, SourceOptions } from './source-options.js';
+export type { RetryOptions } from './retry-options.js';
+export type { DedupeFunction, DedupeInput, DedupeKey } from './events/dedupe-key.js';
+export type { EventFields, HeaderName } from './events/event-fields.js';
+export type { DigestEncoding } from './signing/digest-text.js';
+export type { MacAlgorithm } from './signing/mac.js';
+export type { PairsFormat } from './signing/signature-text.js';
+export type { SecretEncoding } from './signing/secret-key.js';
+export type { TimeUnit } from './signing/signed-time.js';

@@ -1,0 +1,132 @@
+import type { BodyReader } from '../../core/body.js';
+import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
+import { eventId } from '../../core/event-id.js';
+import type { EventIdentity, Provider, Verification } from '../../core/provider.js';
+import type { WebhookRequest } from '../../core/request.js';
+import type { SourceDefinition } from '../../core/source.js';
+import { defineSource, type Scheme } from '../define-source.js';
+import { eventFields, type EventFields } from '../events/event-fields.js';
+import { eventType, type EventsReader } from '../events/received-event.js';
+import { checkSecretText } from '../signing/secret-check.js';
+import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
+import type { SourceOptions } from '../source-options.js';
+
+/** A scheme that no HMAC describes: you verify, the rest is as for every source. */
+export interface CustomOptions
+  extends
+    SourceOptions,
+    EventFields,
+    RetryOptions,
+    Partial<
+      Pick<
+        Provider,
+        'name' | 'docs' | 'scheme' | 'signed' | 'toleranceMs' | 'methods' | 'parse' | 'handshake' | 'ack'
+      >
+    > {
+  /**
+   * Checks the signature over `request.rawBody` with each secret: true, or the index of the secret and the signed time.
+   * False or an error refuses the request with 401. Compare with `timingSafeEqual`.
+   */
+  readonly verify: (
+    request: WebhookRequest,
+    secrets: readonly string[],
+  ) => boolean | Verification | Promise<boolean | Verification>;
+  /** Finds id, type and time of each event. @default by idHeader or idPath, typeHeader or typePath, timePath, eventsPath */
+  readonly identify?: (request: WebhookRequest, body: BodyReader) => EventIdentity | readonly EventIdentity[];
+}
+
+/**
+ * A source with a verification of your own.
+ * @throws ConfigurationError for an unknown option, or when nothing says what the event's id is
+ */
+export function custom<TPayload = unknown>(options: CustomOptions): SourceDefinition<TPayload> {
+  const { name = 'custom' } = options;
+  if (typeof options.verify !== 'function')
+    throw new ConfigurationError(`${name}.verify: expected a function, received ${typeof options.verify}`);
+  if (
+    options.identify === undefined &&
+    options.idHeader === undefined &&
+    options.idPath === undefined &&
+    options.dedupe === undefined
+  )
+    throw new ConfigurationError(`${name}: expected identify, idHeader, idPath or dedupe`);
+  return defineSource(schemeOf(name, options), options, OWN);
+}
+
+function schemeOf(name: string, options: CustomOptions): Scheme {
+  return {
+    name,
+    docs: options.docs ?? '',
+    scheme: options.scheme ?? 'your own',
+    signed: options.signed ?? { id: false, type: false, time: false },
+    retries: retriesOf(name, options),
+    toleranceMs: options.toleranceMs,
+    methods: options.methods,
+    parse: options.parse,
+    handshake: options.handshake,
+    ack: options.ack,
+    checkSecret: checkSecretText,
+    verify: (request, secrets) => verified(options, request, secrets),
+    events: options.identify === undefined ? eventFields(options) : eventsOf(options.identify),
+    batched: options.eventsPath !== undefined,
+  };
+}
+
+/** Whatever the function throws is a refusal: a bug there must not answer 500 to a forged request, nor let it in. */
+async function verified(
+  options: CustomOptions,
+  request: WebhookRequest,
+  secrets: readonly string[],
+): Promise<Verification> {
+  let result: boolean | Verification;
+  try {
+    result = await options.verify(request, secrets);
+  } catch (error) {
+    if (error instanceof SignatureRejection) throw error;
+    throw new SignatureRejection('wrong-signature', 'the verify function threw', { cause: error });
+  }
+  if (result === true) return { secret: 0 };
+  if (typeof result === 'object') return result;
+  throw new SignatureRejection('wrong-signature', 'the verify function refused');
+}
+
+function eventsOf(identify: NonNullable<CustomOptions['identify']>): EventsReader {
+  return (request, body) => {
+    let events: readonly EventIdentity[];
+    try {
+      events = [identify(request, body)].flat();
+    } catch (error) {
+      if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
+      throw new EventIdUnusable(
+        `the identify function threw ${error instanceof Error ? error.message : 'no error'}`,
+      );
+    }
+    return events.map(({ id, type, occurredAt, body }) => ({
+      presetId: () => eventId(id, 'identify'),
+      type: eventType(type),
+      occurredAt,
+      slice: body,
+    }));
+  };
+}
+
+const OWN = {
+  name: true,
+  docs: true,
+  scheme: true,
+  signed: true,
+  ...RETRY_OPTIONS,
+  toleranceMs: true,
+  methods: true,
+  parse: true,
+  handshake: true,
+  ack: true,
+  verify: true,
+  identify: true,
+  idHeader: true,
+  idPath: true,
+  typeHeader: true,
+  typePath: true,
+  timePath: true,
+  eventsPath: true,
+} as const;

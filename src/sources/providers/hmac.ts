@@ -1,0 +1,121 @@
+import { ConfigurationError } from '../../core/errors.js';
+import type { SourceDefinition } from '../../core/source.js';
+import { defineSource } from '../define-source.js';
+import { eventFields, type EventFields } from '../events/event-fields.js';
+import { macScheme, type MacScheme } from '../mac-source.js';
+import type { DigestEncoding } from '../signing/digest-text.js';
+import type { MacAlgorithm } from '../signing/mac.js';
+import { keyOf, type SecretEncoding } from '../signing/secret-key.js';
+import { pairs, single, type PairsFormat } from '../signing/signature-text.js';
+import type { TimeUnit } from '../signing/signed-time.js';
+import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
+import type { SourceOptions } from '../source-options.js';
+import { minutes } from '../times.js';
+
+/** An HMAC scheme of your own, or of a vendor that is not in the catalogue. */
+export interface HmacOptions extends SourceOptions, EventFields, RetryOptions {
+  /** Name of the vendor, for logs and tables. @default 'hmac' */
+  readonly name?: string;
+  /** Where the vendor describes its scheme. @default '' */
+  readonly docs?: string;
+  /** Header that holds the signature. */
+  readonly signatureHeader: string;
+  /** @default 'sha256' */
+  readonly algorithm?: MacAlgorithm;
+  /** How the signature is written: lower-case hex, padded base64, or base64url without padding. @default 'hex' */
+  readonly encoding?: DigestEncoding;
+  /** Text before the signature, such as 'sha256='. @default '' */
+  readonly prefix?: string;
+  /** Where the header is a list of pairs, `t=1700000000,v1=ab12…`: the keys to read. @default the header is the signature */
+  readonly pairs?: PairsFormat;
+  /** Header that holds the signed timestamp. @default none: no time is signed, and old requests can be sent again */
+  readonly timestampHeader?: string;
+  /** Unit of the timestamp. @default 'seconds' */
+  readonly timestampUnit?: TimeUnit;
+  /**
+   * What the vendor signs: `${body}` with `${timestamp}`, `${id}` (the `idHeader`), `${method}`, `${url}` (path and query) or
+   * `${header:NAME}` around it. @default '${timestamp}.${body}' where there is a timestamp, else '${body}'
+   */
+  readonly signedPayload?: string;
+  /** How the secret becomes the key: as text, or decoded. @default 'text' */
+  readonly secretEncoding?: SecretEncoding;
+}
+
+/**
+ * A source signed by HMAC: `hmac({ secrets, signatureHeader: 'X-Acme-Signature', idHeader: 'X-Acme-Delivery', typeHeader: 'X-Acme-Event' })`.
+ * @throws ConfigurationError for an unknown option, or when neither id nor `dedupe` says what makes an event one
+ */
+export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition<TPayload> {
+  const mac = macOf(options);
+  check(options, mac);
+  return defineSource(
+    {
+      ...macScheme(mac, options),
+      name: options.name ?? 'hmac',
+      docs: options.docs ?? '',
+      toleranceMs: mac.timeUnit === undefined ? undefined : minutes(5),
+      events: eventFields(options),
+      batched: options.eventsPath !== undefined,
+      keepHeaders: [options.idHeader ?? [], options.typeHeader ?? [], options.timestampHeader ?? []]
+        .flat()
+        .map((name) => name.toLowerCase()),
+      retries: retriesOf(options.name ?? 'hmac', options),
+    },
+    options,
+    OWN,
+  );
+}
+
+function macOf(options: HmacOptions): MacScheme {
+  const hasTime = options.timestampHeader !== undefined || options.pairs?.timestamp !== undefined;
+  return {
+    algorithm: options.algorithm ?? 'sha256',
+    encoding: options.encoding ?? 'hex',
+    key: keyOf[options.secretEncoding ?? 'text'],
+    signature:
+      options.pairs === undefined
+        ? single(options.signatureHeader, options.prefix)
+        : pairs(options.signatureHeader, options.pairs),
+    payload: options.signedPayload ?? (hasTime ? '${timestamp}.${body}' : '${body}'),
+    timestampHeader: options.timestampHeader,
+    timeUnit: hasTime ? (options.timestampUnit ?? 'seconds') : undefined,
+    signedIdHeader: typeof options.idHeader === 'string' ? options.idHeader : undefined,
+  };
+}
+
+function check(options: HmacOptions, mac: MacScheme): void {
+  const who = options.name ?? 'hmac';
+  if (typeof options.signatureHeader !== 'string' || options.signatureHeader === '')
+    throw new ConfigurationError(`${who}.signatureHeader: expected the name of a header`);
+  if (mac.timeUnit !== undefined && !mac.payload.includes('${timestamp}'))
+    throw new ConfigurationError(
+      `${who}.signedPayload: expected \${timestamp} in '${mac.payload}'. A timestamp that is not signed proves nothing: leave timestampHeader out.`,
+    );
+  if (mac.timeUnit === undefined && mac.payload.includes('${timestamp}'))
+    throw new ConfigurationError(`${who}.timestampHeader: expected the header that \${timestamp} stands for`);
+  if (options.idHeader === undefined && options.idPath === undefined && options.dedupe === undefined)
+    throw new ConfigurationError(
+      `${who}: expected idHeader, idPath or dedupe: without one, two deliveries cannot be told to be one event`,
+    );
+}
+
+const OWN = {
+  name: true,
+  docs: true,
+  signatureHeader: true,
+  algorithm: true,
+  encoding: true,
+  prefix: true,
+  pairs: true,
+  timestampHeader: true,
+  timestampUnit: true,
+  signedPayload: true,
+  secretEncoding: true,
+  idHeader: true,
+  idPath: true,
+  typeHeader: true,
+  typePath: true,
+  timePath: true,
+  eventsPath: true,
+  ...RETRY_OPTIONS,
+} as const;

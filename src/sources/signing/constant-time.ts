@@ -1,0 +1,15 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+
+/** Compares without telling where the first difference is. */
+export function equalBytes(a: Buffer, b: Buffer): boolean {
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+/** Compares secrets of any length: their hashes have one length, so that the time tells nothing about it. */
+export function equalText(a: string, b: string): boolean {
+  return timingSafeEqual(sha256(a), sha256(b));
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text, 'utf8').digest();
+}

@@ -1,0 +1,41 @@
+import { createPublicKey, verify, type KeyObject } from 'node:crypto';
+import { decodeStrict } from './digest-text.js';
+
+/** DER of an Ed25519 SubjectPublicKeyInfo up to the 32 bytes of the key (RFC 8410). */
+const ED25519_SPKI = Buffer.from('302a300506032b6570032100', 'hex');
+
+/** An Ed25519 public key from its 32 bytes, or undefined. */
+export function ed25519Key(bytes: Buffer | undefined): KeyObject | undefined {
+  if (bytes?.length !== 32) return undefined;
+  return spkiKey(Buffer.concat([ED25519_SPKI, bytes]));
+}
+
+/** A public key from DER, or undefined. */
+export function spkiKey(der: Buffer): KeyObject | undefined {
+  try {
+    return createPublicKey({ key: der, format: 'der', type: 'spki' });
+  } catch {
+    return undefined;
+  }
+}
+
+/** A public key from the base64 of its DER, with or without PEM lines, or undefined. */
+export function publicKeyFromText(text: string): KeyObject | undefined {
+  const base64 = text.replace(/-----(?:BEGIN|END) PUBLIC KEY-----/g, '').replace(/\s/g, '');
+  const der = base64 === '' ? undefined : decodeStrict(base64, 'base64');
+  return der && spkiKey(der);
+}
+
+/** Whether the key made the signature. Malformed signatures are wrong, not errors. */
+export function verifies(
+  algorithm: string | null,
+  content: Buffer,
+  key: KeyObject,
+  signature: Buffer,
+): boolean {
+  try {
+    return verify(algorithm, content, key, signature);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,28 @@
+import type { KeyObject } from 'node:crypto';
+import { decodeStrict } from './digest-text.js';
+import { ed25519Key, verifies } from './public-key.js';
+
+const PREFIX = 'whpk_';
+
+/** Whether a secret is a Standard Webhooks public key, `whpk_` + base64 of 32 bytes. */
+export function isWhpk(secret: string): boolean {
+  return secret.startsWith(PREFIX);
+}
+
+export function whpkKey(secret: string): KeyObject | undefined {
+  return ed25519Key(decodeStrict(secret.slice(PREFIX.length), 'base64'));
+}
+
+/** The index of the public key that one of the v1a signatures is from, or -1. */
+export function matchWhpk(
+  content: readonly (string | Buffer)[],
+  signatures: readonly string[],
+  secrets: readonly string[],
+): number {
+  const signed = Buffer.concat(content.map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
+  const candidates = signatures.flatMap((text) => decodeStrict(text, 'base64') ?? []);
+  return secrets.findIndex((secret) => {
+    const key = isWhpk(secret) ? whpkKey(secret) : undefined;
+    return key !== undefined && candidates.some((candidate) => verifies(null, signed, key, candidate));
+  });
+}
