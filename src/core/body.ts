@@ -33,17 +33,26 @@ export class BodyReader {
 
 /** As JSON.parse, but numbers keep their digits. The last of two equal keys wins, as there. */
 function losslessJson(bytes: Buffer): unknown {
-  return parseLossless(bytes.toString('utf8'), undefined, { onDuplicateKey: ({ newValue }) => newValue });
+  try {
+    return parseLossless(textOf(bytes), undefined, { onDuplicateKey: ({ newValue }) => newValue });
+  } catch {
+    // It recurses, so that nesting which JSON.parse reads overflows its stack.
+    return undefined;
+  }
 }
 
 /** JSON from bytes, or undefined. A byte order mark is skipped, as vendors' SDKs do not agree on it. */
 export function parseJson(bytes: Buffer): unknown {
   try {
-    const text = bytes.toString('utf8');
-    return JSON.parse(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text);
+    return JSON.parse(textOf(bytes));
   } catch {
     return undefined;
   }
+}
+
+function textOf(bytes: Buffer): string {
+  const text = bytes.toString('utf8');
+  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text;
 }
 
 function valueAt(value: unknown, path: string): unknown {

@@ -72,7 +72,9 @@ export type RejectionReason =
   | 'missing-timestamp'
   | 'malformed-timestamp'
   | 'outside-window'
-  | 'unusable-key';
+  | 'unusable-key'
+  /** The vendor's key could not be fetched just now: the only reason that another try can cure. */
+  | 'key-unavailable';
 
 /** A request failed verification. Every provider throws this and nothing else, whatever the bytes. */
 export class SignatureRejection extends WebhookInboxError {

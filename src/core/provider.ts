@@ -54,10 +54,21 @@ export interface Provider {
   readonly handshake?: {
     readonly methods: readonly string[];
     answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined;
+    /**
+     * As `answer`, where the application or the vendor has to be called first (Asana, SNS); asked when `answer` gave nothing.
+     * @throws SignatureRejection
+     */
+    perform?(
+      request: WebhookRequest,
+      secrets: readonly string[],
+      verified: boolean,
+    ): Promise<Answer | undefined>;
   };
 
   /** The vendor's own acknowledgement where `{"status":"ok"}` will not do. */
   readonly ack?: Answer;
+  /** The vendor's own refusal where the fixed 401 body will not do: Xero wants it empty. */
+  readonly refusal?: Answer;
   /** How long the vendor waits for the answer, in milliseconds. Undefined when it does not say. */
   readonly ackTimeoutMs?: number;
   /** What a person should know about this vendor; docs/sources.md prints it. */
