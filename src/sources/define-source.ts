@@ -1,6 +1,7 @@
 import { BodyReader } from '../core/body.js';
 import { ConfigurationError } from '../core/errors.js';
-import type { Provider } from '../core/provider.js';
+import type { EventIdentity, Provider } from '../core/provider.js';
+import type { WebhookRequest } from '../core/request.js';
 import type { SourceDefinition } from '../core/source.js';
 import { checkDedupe, isSignedKey } from './events/dedupe-check.js';
 import { dedupeId, type DedupeKey } from './events/dedupe-key.js';
@@ -41,23 +42,47 @@ export function defineSource<TPayload, TOptions extends SourceOptions>(
 }
 
 function providerOf(scheme: Scheme, dedupe: DedupeKey): Provider {
-  const { events, signsBody = true, signsHeaders = [], batched = false, ...provider } = scheme;
+  const { signsBody = true, signsHeaders = [], batched = false } = scheme;
   checkDedupe(scheme.name, dedupe, batched);
+  // Named one by one: a scheme may carry more than a provider shows.
   return {
-    ...provider,
+    name: scheme.name,
+    docs: scheme.docs,
+    scheme: scheme.scheme,
     signed: {
       ...scheme.signed,
       id: isSignedKey(dedupe, { preset: scheme.signed.id, body: signsBody, headers: signsHeaders }),
     },
-    identify: (request, body) =>
-      events(request, body).map((event) => {
-        const part = event.slice === undefined ? body : new BodyReader(event.slice);
-        return {
-          id: dedupeId(dedupe, event, request, part),
-          type: event.type,
-          occurredAt: event.occurredAt,
-          body: event.slice,
-        };
-      }),
+    retries: scheme.retries,
+    toleranceMs: scheme.toleranceMs,
+    maxBytes: scheme.maxBytes,
+    keepHeaders: scheme.keepHeaders,
+    methods: scheme.methods,
+    parse: scheme.parse,
+    handshake: scheme.handshake,
+    ack: scheme.ack,
+    refusal: scheme.refusal,
+    ackTimeoutMs: scheme.ackTimeoutMs,
+    notes: scheme.notes,
+    checkSecret: scheme.checkSecret,
+    verify: (request, secrets) => scheme.verify(request, secrets),
+    identify: (request, body) => identitiesOf(scheme, dedupe, request, body),
   };
+}
+
+function identitiesOf(
+  scheme: Scheme,
+  dedupe: DedupeKey,
+  request: WebhookRequest,
+  body: BodyReader,
+): EventIdentity[] {
+  return scheme.events(request, body).map((event) => {
+    const part = event.slice === undefined ? body : new BodyReader(event.slice);
+    return {
+      id: dedupeId(dedupe, event, request, part),
+      type: event.type,
+      occurredAt: event.occurredAt,
+      body: event.slice,
+    };
+  });
 }

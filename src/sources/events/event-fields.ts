@@ -2,20 +2,24 @@ import { BodyReader } from '../../core/body.js';
 import { EventIdUnusable } from '../../core/errors.js';
 import { eventId, eventIdAt } from '../../core/event-id.js';
 import type { WebhookRequest } from '../../core/request.js';
-import { jsonItems } from './json-items.js';
+import { composeId, dedupeId, type DedupeKey } from './dedupe-key.js';
 import { eventTime } from './event-time.js';
+import { jsonItems } from './json-items.js';
 import { eventType, type EventsReader, type ReceivedEvent } from './received-event.js';
+
+/** One name, or several of which the first that is there counts. */
+export type HeaderName = string | readonly string[];
 
 /** Where a request says what it is about. Paths are dotted, from the body's root or, with `eventsPath`, from each item. */
 export interface EventFields {
-  /** Header that holds the event's id; of several, the first that is there. */
+  /** Header that holds the event's id. */
   readonly idHeader?: HeaderName;
-  /** Path of the event's id. */
-  readonly idPath?: string;
-  /** Header that holds the event's type; of several, the first that is there. */
+  /** Path of the event's id; several paths make one id together. */
+  readonly idPath?: string | readonly string[];
+  /** Header that holds the event's type. */
   readonly typeHeader?: HeaderName;
-  /** Path of the event's type. */
-  readonly typePath?: string;
+  /** Path of the event's type; the texts of several paths are joined by dots: `invoice` and `paid` become `invoice.paid`. */
+  readonly typePath?: string | readonly string[];
   /** Path of the time at which the event happened: ISO 8601, seconds or milliseconds. */
   readonly timePath?: string;
   /**
@@ -25,10 +29,13 @@ export interface EventFields {
   readonly eventsPath?: string;
 }
 
-export type HeaderName = string | readonly string[];
+/** For vendors without an event id: what makes an event one instead. */
+export interface KeyedFields extends EventFields {
+  readonly idKey?: Exclude<DedupeKey, 'preset'>;
+}
 
 /** Reads events by header names and paths. */
-export function eventFields(fields: EventFields): EventsReader {
+export function eventFields(fields: KeyedFields): EventsReader {
   return (request, body) => {
     if (fields.eventsPath === undefined) return [readEvent(fields, request, body)];
     return jsonItems(body, fields.eventsPath).map((slice) => ({
@@ -38,31 +45,47 @@ export function eventFields(fields: EventFields): EventsReader {
   };
 }
 
-function readEvent(fields: EventFields, request: WebhookRequest, body: BodyReader): ReceivedEvent {
-  return {
-    presetId: () => readId(fields, request, body),
-    type: eventType(
-      fields.typeHeader !== undefined
-        ? headerValue(request, fields.typeHeader)
-        : fields.typePath === undefined
-          ? undefined
-          : body.textAt(fields.typePath),
-    ),
-    occurredAt: fields.timePath === undefined ? undefined : eventTime(body.at(fields.timePath)),
-  };
-}
-
-function readId({ idHeader, idPath }: EventFields, request: WebhookRequest, body: BodyReader): string {
-  if (idHeader !== undefined)
-    return eventId(headerValue(request, idHeader), `${[idHeader].flat().join(' or ')} header`);
-  if (idPath !== undefined) return eventIdAt(body, idPath);
-  throw new EventIdUnusable('this source has no event id of its own: choose one with `dedupe`');
-}
-
-function headerValue(request: WebhookRequest, name: HeaderName): string | undefined {
+/** The first of several headers that is there. */
+export function headerValue(request: WebhookRequest, name: HeaderName): string | undefined {
   for (const one of [name].flat()) {
     const value = request.headers.one(one);
     if (value !== undefined) return value;
   }
   return undefined;
+}
+
+function readEvent(fields: KeyedFields, request: WebhookRequest, body: BodyReader): ReceivedEvent {
+  const type = eventType(readType(fields, request, body));
+  return {
+    presetId: () => readId(fields, type, request, body),
+    type,
+    occurredAt: fields.timePath === undefined ? undefined : eventTime(body.at(fields.timePath)),
+  };
+}
+
+function readId(
+  { idHeader, idPath, idKey }: KeyedFields,
+  type: string,
+  request: WebhookRequest,
+  body: BodyReader,
+): string {
+  if (idHeader !== undefined)
+    return eventId(headerValue(request, idHeader), `${[idHeader].flat().join(' or ')} header`);
+  if (typeof idPath === 'string') return eventIdAt(body, idPath);
+  if (idPath !== undefined) return composeId(idPath.map((path) => eventIdAt(body, path)));
+  const presetId = () => {
+    throw new EventIdUnusable('this source has no event id of its own: choose one with `dedupe`');
+  };
+  return dedupeId(idKey ?? 'preset', { presetId, type }, request, body);
+}
+
+function readType(
+  { typeHeader, typePath }: EventFields,
+  request: WebhookRequest,
+  body: BodyReader,
+): string | undefined {
+  if (typeHeader !== undefined) return headerValue(request, typeHeader);
+  if (typePath === undefined) return undefined;
+  const parts = [typePath].flat().flatMap((path) => body.textAt(path) ?? []);
+  return parts.length === 0 ? undefined : parts.join('.');
 }

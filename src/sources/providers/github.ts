@@ -1,8 +1,9 @@
 import type { SourceDefinition } from '../../core/source.js';
-import { macSource } from '../mac-source.js';
+import { defineSource } from '../define-source.js';
+import { macProvider } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { single } from '../signing/signature-text.js';
-import type { SourceFactory, SourceOptions } from '../source-options.js';
+import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
 
 export interface GithubOptions extends SourceOptions {
@@ -19,8 +20,7 @@ export interface GithubOptions extends SourceOptions {
  * @see https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
  */
 export function github<TPayload = unknown>(options: GithubOptions): SourceDefinition<TPayload> {
-  const { legacySha1, ...rest } = options;
-  return legacySha1 === true ? sha1(rest) : sha256(rest);
+  return defineSource(options.legacySha1 === true ? sha1 : sha256, options, { legacySha1: true });
 }
 
 const facts = {
@@ -31,12 +31,7 @@ const facts = {
   payload: '${body}',
   idHeader: 'X-GitHub-Delivery',
   typeHeader: 'X-GitHub-Event',
-  keepHeaders: [
-    'x-github-delivery',
-    'x-github-event',
-    'x-github-hook-id',
-    'x-github-hook-installation-target-id',
-  ],
+  keepHeaders: ['x-github-hook-id', 'x-github-hook-installation-target-id'],
   maxBytes: 25 * 1024 * 1024,
   ackTimeoutMs: seconds(10),
   retries: { automatic: false, manualResendMs: days(3), sameBytes: true },
@@ -48,13 +43,13 @@ const facts = {
   },
 } as const;
 
-const sha256: SourceFactory = /* @__PURE__ */ macSource({
+const sha256 = /* @__PURE__ */ macProvider({
   ...facts,
   algorithm: 'sha256',
   signature: single('X-Hub-Signature-256', 'sha256='),
 });
 
-const sha1: SourceFactory = /* @__PURE__ */ macSource({
+const sha1 = /* @__PURE__ */ macProvider({
   ...facts,
   algorithm: 'sha1',
   signature: single('X-Hub-Signature', 'sha1='),

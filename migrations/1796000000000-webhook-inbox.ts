@@ -1,0 +1,163 @@
+import type { MigrationInterface, QueryRunner } from 'typeorm';
+
+/**
+ * Tables of the inbox. Each statement may run twice. No CREATE INDEX CONCURRENTLY: it fails inside a transaction.
+ *
+ * - `webhook_claim`: the receipt. Written once; only erasure and retention touch it again.
+ * - `webhook_outbox`: what is owed. Narrow, since the relay rewrites the whole row at each lease and settle.
+ * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
+ * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
+ * - `webhook_lease`: names of jobs that one instance at a time may run.
+ */
+export class WebhookInbox1796000000000 implements MigrationInterface {
+  readonly name = 'WebhookInbox1796000000000';
+
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_claim (
+        source      text        NOT NULL CHECK (octet_length(source) BETWEEN 1 AND 64),
+        tenant      text        NOT NULL CHECK (octet_length(tenant) <= 255),
+        event_id    text        NOT NULL CHECK (octet_length(event_id) BETWEEN 1 AND 255),
+        id          uuid        NOT NULL,
+        received_at timestamptz NOT NULL DEFAULT now(),
+        occurred_at timestamptz,
+        erased_at   timestamptz,
+        owed        smallint    NOT NULL CHECK (owed >= 0),
+        event_type  text        NOT NULL CHECK (octet_length(event_type) <= 255),
+        origin      text        NOT NULL CHECK (origin IN ('delivery', 'backfill')),
+        verified_by text        NOT NULL,
+        body_sha256 bytea,
+        headers     jsonb       NOT NULL,
+        body        bytea,
+        PRIMARY KEY (source, tenant, event_id),
+        CHECK (erased_at IS NULL OR body IS NULL)
+      )`);
+    await runner.query(`CREATE UNIQUE INDEX IF NOT EXISTS webhook_claim_id ON webhook_claim (id)`);
+    await runner.query(
+      `CREATE INDEX IF NOT EXISTS webhook_claim_received_at ON webhook_claim (source, received_at)`,
+    );
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_claim_body ON webhook_claim (source, tenant, body_sha256)
+        WHERE body_sha256 IS NOT NULL`);
+
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_outbox (
+        id           uuid        PRIMARY KEY,
+        parent_id    uuid,
+        due_at       timestamptz NOT NULL DEFAULT now(),
+        created_at   timestamptz NOT NULL DEFAULT now(),
+        settled_at   timestamptz,
+        leased_by    uuid,
+        attempt      integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+        attempt_base integer     NOT NULL DEFAULT 0 CHECK (attempt_base BETWEEN 0 AND attempt),
+        lost         integer     NOT NULL DEFAULT 0,
+        revived      boolean     NOT NULL DEFAULT false,
+        kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
+        state        text        NOT NULL DEFAULT 'pending'
+                     CHECK (state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')),
+        name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
+        key          text        NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
+        source       text,
+        tenant       text,
+        event_id     text,
+        reason       text,
+        error        text,
+        CHECK (leased_by IS NULL OR state = 'pending'),
+        CHECK ((settled_at IS NULL) = (state IN ('pending', 'parked'))),
+        CHECK (kind = 'effect' OR event_id IS NOT NULL),
+        CHECK (state <> 'superseded' OR kind = 'handler')
+      ) WITH (fillfactor = 80)`);
+    // The lease: one range scan for each name that a process knows, in the order of due times.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at) WHERE state = 'pending'`);
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_event ON webhook_outbox (source, tenant, event_id)
+        WHERE event_id IS NOT NULL`);
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_dead ON webhook_outbox (settled_at) WHERE state = 'dead'`);
+    // Effects enqueued outside a run: a key is unique for each effect.
+    await runner.query(`
+      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_key ON webhook_outbox (name, key)
+        WHERE parent_id IS NULL AND kind = 'effect' AND key <> ''`);
+
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_outbox_data (
+        outbox_id uuid PRIMARY KEY,
+        payload   bytea,
+        result    text,
+        other_payload_sha256 bytea
+      )`);
+
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_conflict (
+        source      text        NOT NULL,
+        tenant      text        NOT NULL,
+        event_id    text        NOT NULL,
+        kind        text        NOT NULL CHECK (kind IN ('other-bytes', 'suspected-replay')),
+        body_sha256 bytea       NOT NULL,
+        deliveries  integer     NOT NULL DEFAULT 1,
+        first_at    timestamptz NOT NULL DEFAULT now(),
+        last_at     timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (source, tenant, event_id, kind, body_sha256)
+      )`);
+
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_lease (
+        name  text        PRIMARY KEY,
+        owner uuid        NOT NULL,
+        until timestamptz NOT NULL
+      )`);
+
+    // A queue table is mostly dead rows between vacuums; the defaults (20 % of the table) let a lease scan wade through them.
+    for (const table of ['webhook_outbox', 'webhook_outbox_data']) {
+      await runner.query(`
+        ALTER TABLE ${table} SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+          autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1)`);
+    }
+    await runner.query(`
+      ALTER TABLE webhook_claim SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02)`);
+
+    await runner.query(`
+      CREATE OR REPLACE VIEW webhook_event AS
+      SELECT c.source, c.tenant, c.event_id, c.id, c.event_type, c.occurred_at, c.received_at, c.origin,
+             c.verified_by, c.owed,
+             CASE WHEN c.erased_at IS NOT NULL THEN 'erased'
+                  WHEN r.dead > 0 THEN 'dead'
+                  WHEN r.pending > 0 OR r.handlers < c.owed THEN 'pending'
+                  WHEN r.done > 0 THEN 'processed'
+                  WHEN r.superseded > 0 THEN 'superseded'
+                  ELSE 'skipped' END AS state,
+             CASE WHEN c.owed = 0 THEN 'no handler matched'
+                  WHEN r.dead > 0 THEN r.dead_reasons
+                  ELSE r.results END AS outcome,
+             CASE WHEN r.pending = 0 AND r.handlers >= c.owed THEN r.processed_at END AS processed_at,
+             r.effects_pending, r.effects_done, r.effects_dead, r.effects_parked
+        FROM webhook_claim c
+        CROSS JOIN LATERAL (
+          SELECT count(*) FILTER (WHERE o.kind = 'handler')                          AS handlers,
+                 count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'pending')    AS pending,
+                 count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'dead')       AS dead,
+                 count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'done')       AS done,
+                 count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'superseded') AS superseded,
+                 count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'pending')     AS effects_pending,
+                 count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'done')        AS effects_done,
+                 count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'dead')        AS effects_dead,
+                 count(*) FILTER (WHERE o.state = 'parked')                          AS effects_parked,
+                 max(o.settled_at) FILTER (WHERE o.kind = 'handler')                   AS processed_at,
+                 string_agg(o.name || ': ' || o.reason, '; ' ORDER BY o.name)
+                   FILTER (WHERE o.kind = 'handler' AND o.state = 'dead')              AS dead_reasons,
+                 string_agg(o.name || ': ' || d.result, '; ' ORDER BY o.name)
+                   FILTER (WHERE o.kind = 'handler' AND d.result IS NOT NULL)          AS results
+            FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
+           WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
+             AND o.event_id IS NOT NULL
+        ) r`);
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query(`DROP VIEW IF EXISTS webhook_event`);
+    for (const table of ['lease', 'conflict', 'outbox_data', 'outbox', 'claim']) {
+      await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
+    }
+  }
+}

@@ -1,0 +1,37 @@
+import type { EventKey } from './event.js';
+import type { DeadReason } from './states.js';
+
+/** What a person should know. Given to `onAlert` and logged; an `onAlert` that fails changes nothing else. */
+export type Alert =
+  | {
+      readonly kind: 'dead-letter';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly attempt: number;
+      readonly reason: DeadReason;
+      readonly error?: string;
+      readonly event?: EventKey;
+    }
+  /** At least `threshold` rows are dead. Told once until the number has fallen below it. */
+  | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
+  /** The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. */
+  | {
+      readonly kind: 'conflict';
+      readonly conflict: 'other-bytes' | 'suspected-replay';
+      readonly event: EventKey;
+    }
+  /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
+  | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
+  /** A provider that was to redeliver did not, so that our relay took the row. */
+  | {
+      readonly kind: 'not-redelivered';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+    }
+  /** Rows that no running process has a handler or an effect for have waited for an hour. */
+  | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
+  /** A handler used its manager, or started a query, after it had ended; the work was not done. */
+  | { readonly kind: 'manager-misused'; readonly name: string; readonly detail: string };
+
+export type OnAlert = (alert: Alert) => void | Promise<void>;

@@ -1,0 +1,42 @@
+/** What identifies an event: the dedupe key. */
+export interface EventKey {
+  readonly source: string;
+  /** '' unless the source's `secrets` function names a tenant. */
+  readonly tenant: string;
+  readonly eventId: string;
+}
+
+/** An event as a handler gets it. */
+export interface WebhookEvent<TPayload = unknown> extends EventKey {
+  /** Our own id (UUIDv7), for logs and links; dedupe never uses it. */
+  readonly id: string;
+  readonly type: string;
+  /** When it happened, as the provider says; undefined where it does not. */
+  readonly occurredAt?: Date;
+  /** When the first delivery arrived, by the database's clock. */
+  readonly receivedAt: Date;
+  /** The body, parsed; see `rawBody` for what was signed. */
+  readonly payload: TPayload;
+  /** The exact bytes that arrived. */
+  readonly rawBody: Buffer;
+  /** The stored headers: content type, user agent and what the provider or the source keeps. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+const FORBIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** A type as stored: a type only routes and labels, so that an odd one is cleaned rather than refused. */
+export function eventType(type: string): string {
+  return storable(type, 255).replace(FORBIDDEN, '');
+}
+
+/** Text that PostgreSQL can hold: well-formed, without NUL, cut to `maxBytes`. */
+export function storable(text: string, maxBytes: number): string {
+  const clean = text.toWellFormed().replaceAll('\u0000', '\u2400');
+  if (Buffer.byteLength(clean) <= maxBytes) return clean;
+  return Buffer.from(clean)
+    .subarray(0, maxBytes - 3)
+    .toString('utf8')
+    .replace(/\ufffd+$/, '')
+    .concat('…');
+}

@@ -1,0 +1,27 @@
+/** Facts that stand on each log line: source, event, outbox, attempt, … */
+export type Facts = Readonly<Record<string, string | number | undefined>>;
+
+/** `message key=value key="odd value"`: one line whatever the values hold, each cut to 128 characters. */
+export function logLine(message: string, facts: Facts): string {
+  const parts = Object.entries(facts)
+    .filter(([, value]) => value !== undefined && value !== '')
+    .map(([key, value]) => `${key}=${shown(String(value))}`);
+  return [oneLine(message), ...parts].join(' ');
+}
+
+/** An error as text for logs and tables: its name and message, never its parameters, which may hold a payload. */
+export function errorText(error: unknown): string {
+  if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
+  return error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
+}
+
+function shown(value: string): string {
+  const cut = value.length > 128 ? `${value.slice(0, 127)}…` : value;
+  return /^[\w.:/@…-]+$/.test(cut) ? cut : oneLine(JSON.stringify(cut));
+}
+
+const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+
+function oneLine(text: string): string {
+  return text.replace(UNPRINTABLE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}

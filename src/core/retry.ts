@@ -1,0 +1,23 @@
+/** When a failed row is tried again. */
+export interface RetryPolicy {
+  /** First delay, in milliseconds. */
+  readonly baseMs: number;
+  /** Longest delay, in milliseconds. */
+  readonly capMs: number;
+  /** Attempts until the row is dead. */
+  readonly maxAttempts: number;
+}
+
+/**
+ * Exponential back-off with full jitter: anywhere between 0 and base × 2^(attempt - 1), capped, so that rows that failed
+ * together do not come back together. Never sooner than the other side asked for.
+ */
+export function retryDelayMs(
+  policy: RetryPolicy,
+  attempt: number,
+  askedMs = 0,
+  random = Math.random,
+): number {
+  const ceiling = Math.min(policy.capMs, policy.baseMs * 2 ** Math.min(attempt - 1, 52));
+  return Math.max(Math.round(random() * ceiling), askedMs);
+}

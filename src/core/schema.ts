@@ -1,0 +1,52 @@
+import { closest } from 'fastest-levenshtein';
+import { z } from 'zod';
+import { toMs } from './duration.js';
+import { ConfigurationError } from './errors.js';
+
+export const duration = z.union([z.number(), z.string()]).refine((value) => toMs(value) !== undefined, {
+  error: `expected milliseconds or text such as '30s', '4h', '30d'`,
+});
+
+/**
+ * Checks a value against a strict schema.
+ * @throws ConfigurationError with one line for each fault: path, expected, received, and the nearest known key
+ */
+export function check(schema: z.ZodType, value: unknown, where: string): void {
+  const parsed = schema.safeParse(value, { reportInput: true });
+  if (parsed.success) return;
+  const lines = parsed.error.issues.map((issue) => describe(issue, schema, where));
+  throw new ConfigurationError(lines.join('\n'));
+}
+
+function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): string {
+  const at = [where, ...issue.path.map(String)].join('.');
+  if (issue.code === 'unrecognized_keys') {
+    const known = keysAt(schema, issue.path);
+    return issue.keys
+      .map(
+        (key) =>
+          `${at}: unknown option '${key}'${known.length > 0 ? `; did you mean '${closest(key, known)}'?` : ''}`,
+      )
+      .join('\n');
+  }
+  return `${at}: ${issue.message.replace('Invalid input: ', '')}, received ${received(issue.input)}`;
+}
+
+function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {
+  let current: unknown = schema;
+  for (const name of path) current = objectOf(current)?.shape[String(name)];
+  return Object.keys(objectOf(current)?.shape ?? {});
+}
+
+function objectOf(schema: unknown): z.ZodObject | undefined {
+  if (schema instanceof z.ZodOptional) return objectOf(schema.unwrap());
+  if (schema instanceof z.ZodUnion)
+    return schema.options.map(objectOf).find((option) => option !== undefined);
+  return schema instanceof z.ZodObject ? schema : undefined;
+}
+
+function received(value: unknown): string {
+  if (value === null || ['undefined', 'number', 'boolean'].includes(typeof value)) return String(value);
+  if (typeof value === 'string') return `'${value.slice(0, 60)}'`;
+  return Array.isArray(value) ? 'an array' : `a${typeof value === 'object' ? 'n' : ''} ${typeof value}`;
+}

@@ -1,0 +1,32 @@
+/**
+ * States of an outbox row. CHECK constraints repeat them; `docs/architecture.md` shows this table, and a test compares the two.
+ *
+ * | state | meaning | moved by | lives |
+ * |---|---|---|---|
+ * | pending | owed: waiting (`leased_by` null) or leased (`due_at` is the lease's end) | enqueue, retry, release, revive, replay | until settled |
+ * | done | finished, with its result | settle | as long as its claim |
+ * | superseded | an event newer by the handler's watermark came first | the handler's own transaction | as long as its claim |
+ * | dead | attempts used up, permanent error, unreadable | settle, or the lease when attempts are exhausted | as long as its claim, body kept |
+ * | parked | effect in doubt, waiting for a person | lease, settle | until decided |
+ * | erased | content removed by a person | erase, from pending, dead, parked | as long as its claim |
+ */
+export const OUTBOX_STATES = ['pending', 'done', 'superseded', 'dead', 'parked', 'erased'] as const;
+export type OutboxState = (typeof OUTBOX_STATES)[number];
+
+/**
+ * State of an event, derived from its handler rows by the view `webhook_event`:
+ * erased > dead > pending > processed > superseded > skipped.
+ */
+export const EVENT_STATES = ['erased', 'dead', 'pending', 'processed', 'superseded', 'skipped'] as const;
+export type EventState = (typeof EVENT_STATES)[number];
+
+/** Why a row is dead. */
+export type DeadReason =
+  | 'attempts-exhausted'
+  | 'permanent-error'
+  | 'unreadable-body'
+  | 'unreadable-payload'
+  /** The last attempt allowed never reported its end: the process was killed, or the lease was lost. */
+  | 'last-attempt-lost'
+  /** A route's failed attempt was not redelivered within the provider's retry window; only a delivery can run a route. */
+  | 'not-redelivered';

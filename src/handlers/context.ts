@@ -1,0 +1,71 @@
+import type { EntityManager } from 'typeorm';
+
+/**
+ * Names and payloads of the application's effects, for type-checked `enqueue` calls. Augment it:
+ * `declare module 'nestjs-webhook-inbox' { interface WebhookEffects { 'send-receipt': { invoiceId: string } } }`
+ */
+// eslint-disable-next-line @typescript-eslint/no-empty-object-type
+export interface WebhookEffects {}
+
+export type EffectName = keyof WebhookEffects extends never ? string : Extract<keyof WebhookEffects, string>;
+export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N] : unknown;
+
+export interface EnqueueOptions {
+  /** Tells several effects of one name in one run apart; must be the same when the run is repeated. @default '' */
+  readonly key?: string;
+}
+
+/** The row of an effect. */
+export interface Enqueued {
+  /** The outbox id: the idempotency key of the effect. */
+  readonly id: string;
+  /** A former run enqueued it: its payload stays as it was. */
+  readonly existing: boolean;
+}
+
+/**
+ * Enqueues an effect in the run's transaction. A run that is repeated gets the row of the first: a done effect is not done again.
+ * @throws EffectKeyRequired when one run enqueues the same effect twice under one key
+ * @throws WebhookInboxError UNKNOWN_EFFECT when no `@OnEffect` carries the name
+ */
+export type Enqueue = <N extends EffectName>(
+  effect: N,
+  payload: EffectPayload<N>,
+  options?: EnqueueOptions,
+) => Promise<Enqueued>;
+
+/** What a handler gets besides the event. */
+export interface HandlerContext {
+  /** Writes through it commit with the run's completion. It is closed when the handler ends. */
+  readonly manager: EntityManager;
+  readonly enqueue: Enqueue;
+  /** Fires when the handler's time is up. */
+  readonly signal: AbortSignal;
+  /** Which attempt this is, counted from 1 over all processes. */
+  readonly attempt: number;
+  /** The outbox id of this run. */
+  readonly outboxId: string;
+}
+
+/** What an effect gets besides its payload. */
+export interface EffectContext {
+  /** The idempotency key: the outbox id, the same at each attempt. */
+  readonly key: string;
+  /** Fires when the effect's time is up, or its lease is about to end. */
+  readonly signal: AbortSignal;
+  /** Which attempt this is, counted from 1 over all processes. */
+  readonly attempt: number;
+  /** What an earlier attempt returned whose completion failed: the outside call was made and need not be again. */
+  readonly previous?: { readonly result: unknown };
+  /** Work that commits with the effect's completion, run once after the method has returned. */
+  complete(work: (context: CompletionContext) => unknown): Promise<void>;
+}
+
+/** What `complete` hands to its work. */
+export interface CompletionContext {
+  readonly manager: EntityManager;
+  /** Enqueues follow-up effects. */
+  readonly enqueue: Enqueue;
+  /** What the effect's method returned, now or in the earlier attempt. */
+  readonly result: unknown;
+}

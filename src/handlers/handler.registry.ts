@@ -1,0 +1,118 @@
+import { Injectable } from '@nestjs/common';
+import { closest } from 'fastest-levenshtein';
+import type { Classifier } from '../core/classify.js';
+import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
+import type { WebhookEvent } from '../core/event.js';
+import type { RetryPolicy } from '../core/retry.js';
+import type { EffectContext, HandlerContext } from './context.js';
+import { typeMatches } from './type-pattern.js';
+
+interface Work {
+  /** The full, stable name, as in `webhook_outbox.name`. */
+  readonly name: string;
+  /** Former full names. */
+  readonly was: readonly string[];
+  readonly retry: RetryPolicy;
+  readonly timeoutMs: number;
+  readonly concurrency: number | undefined;
+  readonly classify: Classifier | undefined;
+}
+
+/** A handler that is registered. Its full name is `source/name`. */
+export interface Handler extends Work {
+  readonly source: string;
+  readonly types: readonly string[];
+  readonly inline: boolean;
+  invoke(event: WebhookEvent, context: HandlerContext): unknown;
+}
+
+/** An effect that is registered. */
+export interface Effect extends Work {
+  invoke(payload: unknown, context: EffectContext): unknown;
+}
+
+/** A route with `@UseWebhook`: a handler that only a delivery can run. */
+export interface Route {
+  readonly name: string;
+  readonly source: string;
+}
+
+/** What this process can run: filled once at boot, asked by everyone else. */
+@Injectable()
+export class HandlerRegistry {
+  private readonly handlersByName = new Map<string, Handler>();
+  private readonly effectsByName = new Map<string, Effect>();
+  private readonly routesByName = new Map<string, Route>();
+  private readonly bySource = new Map<string, Handler[]>();
+
+  /** @throws ConfigurationError when the name is taken */
+  addHandler(handler: Handler): void {
+    for (const name of [handler.name, ...handler.was]) {
+      this.refuseTaken(name, this.handlersByName.has(name) || this.routesByName.has(name));
+      this.handlersByName.set(name, handler);
+    }
+    this.bySource.set(handler.source, [...(this.bySource.get(handler.source) ?? []), handler]);
+  }
+
+  /** @throws ConfigurationError when the name is taken */
+  addEffect(effect: Effect): void {
+    for (const name of [effect.name, ...effect.was]) {
+      this.refuseTaken(name, this.effectsByName.has(name));
+      this.effectsByName.set(name, effect);
+    }
+  }
+
+  /** @throws ConfigurationError when the name is taken */
+  addRoute(route: Route): void {
+    this.refuseTaken(route.name, this.routesByName.has(route.name) || this.handlersByName.has(route.name));
+    this.routesByName.set(route.name, route);
+  }
+
+  /** The handlers that an event of this type is owed to. */
+  match(source: string, type: string): Handler[] {
+    return (this.bySource.get(source) ?? []).filter((handler) =>
+      handler.types.some((pattern) => typeMatches(pattern, type)),
+    );
+  }
+
+  /** By its name or a former one. */
+  handler(name: string): Handler | undefined {
+    return this.handlersByName.get(name);
+  }
+
+  /** By its name or a former one. */
+  effect(name: string): Effect | undefined {
+    return this.effectsByName.get(name);
+  }
+
+  /** @throws WebhookInboxError UNKNOWN_EFFECT */
+  knownEffect(name: string): Effect {
+    const effect = this.effectsByName.get(name);
+    if (effect !== undefined) return effect;
+    const known = [...this.effectsByName.keys()];
+    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
+    throw new WebhookInboxError('UNKNOWN_EFFECT', `No method has @OnEffect('${name}').${hint}`);
+  }
+
+  /** Every name a row may carry that this process can run, former ones included. */
+  handlers(): ReadonlyMap<string, Handler> {
+    return this.handlersByName;
+  }
+
+  effects(): ReadonlyMap<string, Effect> {
+    return this.effectsByName;
+  }
+
+  routes(): ReadonlyMap<string, Route> {
+    return this.routesByName;
+  }
+
+  private refuseTaken(name: string, taken: boolean): void {
+    if (taken) {
+      throw new ConfigurationError(
+        `'${name}' is registered twice. Names of handlers are unique for a source and those of effects for an application: ` +
+          `give one another name, and provide each class in one module only`,
+      );
+    }
+  }
+}

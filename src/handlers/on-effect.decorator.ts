@@ -1,0 +1,20 @@
+import type { EffectOptions } from '../core/options.js';
+import { append } from './metadata.js';
+
+/** What `@OnEffect` writes on a method. */
+export interface OnEffectMetadata {
+  readonly effect: string;
+  readonly options: EffectOptions;
+}
+
+export const ON_EFFECT = Symbol('webhook-inbox:on-effect');
+
+/**
+ * The method carries out an effect: it calls the outside world, never inside a transaction, at least once.
+ * Hand `context.key` (the outbox id, the same at each attempt) to the other side as its idempotency key, and it happens once.
+ *
+ * @param effect name given to `enqueue`; letters, digits, '.', '_' and '-'
+ */
+export function OnEffect(effect: string, options: EffectOptions = {}): MethodDecorator {
+  return append<OnEffectMetadata>(ON_EFFECT, { effect, options });
+}

@@ -1,0 +1,75 @@
+import {
+  Inject,
+  Injectable,
+  Logger,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+} from '@nestjs/common';
+import { lastValueFrom, of, type Observable } from 'rxjs';
+import type { Answer } from '../core/answer.js';
+import { ConfigurationError } from '../core/errors.js';
+import { errorText, logLine } from '../core/log.js';
+import { ANSWERS } from '../inbox/answers.js';
+import { EventDispatcher } from '../inbox/event.dispatcher.js';
+import { Inbox } from '../inbox/inbox.js';
+import type { Verdict } from '../inbox/verdict.js';
+import type { HandlerCode } from '../outbox/handler.runner.js';
+import { AnswerWriter } from './answer.writer.js';
+import { adapterRequest, nodeRequest, stateOf, type DeliveryState } from './delivery.state.js';
+import { routeName } from './route.explorer.js';
+import { useWebhookOf } from './use-webhook.metadata.js';
+
+/**
+ * Turns the verdict on a delivery into the answer and writes it, past interceptors of the application that would wrap it.
+ * On a route with `@UseWebhook` it opens the transaction, claims, runs the route inside it and commits.
+ */
+@Injectable()
+export class IdempotencyInterceptor implements NestInterceptor {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(Inbox) private readonly inbox: Inbox,
+    private readonly dispatcher: EventDispatcher,
+    private readonly writer: AnswerWriter,
+  ) {}
+
+  async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<undefined>> {
+    const state = stateOf(nodeRequest(adapterRequest(context)));
+    if (state === undefined) {
+      throw new ConfigurationError(
+        'IdempotencyInterceptor needs SignatureGuard in front of it: use @UseWebhook(source)',
+      );
+    }
+    this.writer.write(context.switchToHttp().getResponse(), await this.answer(context, next, state));
+    return of(undefined);
+  }
+
+  private async answer(context: ExecutionContext, next: CallHandler, state: DeliveryState): Promise<Answer> {
+    const { source, verified } = state;
+    if (verified.kind === 'handshake') return verified.answer;
+    const route = useWebhookOf(context.getHandler());
+    const dispatch =
+      route === undefined
+        ? () => lastValueFrom(next.handle()) as Promise<Verdict>
+        : () => {
+            const name = routeName(route, context.getClass().name, context.getHandler().name);
+            return this.dispatcher.dispatchRoute(verified.delivery, name, this.code(state, next));
+          };
+    try {
+      return await this.inbox.answer(source, dispatch);
+    } catch (error) {
+      this.logger.error(
+        logLine(`a delivery could not be dispatched: ${errorText(error)}`, { source: source.name }),
+      );
+      return ANSWERS.unavailable;
+    }
+  }
+
+  private code(state: DeliveryState, next: CallHandler): HandlerCode {
+    return async (event, { manager }) => {
+      state.run = { event, manager };
+      return lastValueFrom(next.handle(), { defaultValue: undefined });
+    };
+  }
+}

@@ -1,0 +1,97 @@
+import { Inject, Injectable, RequestMethod, type Type } from '@nestjs/common';
+import { ApplicationConfig, DiscoveryService, MetadataScanner, ModulesContainer } from '@nestjs/core';
+import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
+import { RoutePathFactory } from '@nestjs/core/router/route-path-factory.js';
+import { match, type MatchFunction } from 'path-to-regexp';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Source } from '../core/resolve-source.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { useWebhookOf } from './use-webhook.metadata.js';
+import { WEBHOOKS_CONTROLLER } from './webhooks.controller.js';
+
+interface WebhookRoute {
+  readonly matches: MatchFunction<Partial<Record<string, string | string[]>>>;
+  /** Undefined for the module's own route, where the path names it. */
+  readonly source: string | undefined;
+}
+
+/**
+ * Which requests are webhooks, so that their bytes are taken before the application's parsers. Global prefix, versions and module
+ * paths are set after the module's constructors ran: the table is made at the first request.
+ */
+@Injectable()
+export class WebhookRoutes {
+  private routes: WebhookRoute[] | undefined;
+
+  constructor(
+    private readonly discovery: DiscoveryService,
+    private readonly scanner: MetadataScanner,
+    private readonly modules: ModulesContainer,
+    private readonly config: ApplicationConfig,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+  ) {}
+
+  /** The source whose route serves this URL; undefined when it is none of ours, or the source is not configured. */
+  source(url: string): Source | undefined {
+    this.routes ??= this.resolve();
+    const path = url.split('?', 1)[0]!;
+    for (const route of this.routes) {
+      const found = route.matches(path);
+      if (found === false) continue;
+      const name = route.source ?? found.params['source'];
+      const source = typeof name === 'string' ? this.options.sources.get(name) : undefined;
+      if (source !== undefined) return source;
+    }
+    return undefined;
+  }
+
+  private resolve(): WebhookRoute[] {
+    return this.discovery.getControllers().flatMap((wrapper) => {
+      const controller = wrapper.metatype as Type | null;
+      if (typeof controller !== 'function') return [];
+      const prototype = controller.prototype as Record<string, object>;
+      return this.scanner.getAllMethodNames(prototype).flatMap((name) => {
+        const method = prototype[name]!;
+        const source = useWebhookOf(method)?.source;
+        if (source === undefined && !Reflect.hasMetadata(WEBHOOKS_CONTROLLER, controller)) return [];
+        return this.paths(wrapper, controller, method).map((path) => ({ source, matches: matcher(path) }));
+      });
+    });
+  }
+
+  private paths(wrapper: InstanceWrapper, controller: Type, method: object): string[] {
+    const metadata = (key: string, target: object) => Reflect.getMetadata(key, target) as never;
+    const host = wrapper.host?.metatype as object | undefined;
+    const modulePath =
+      host &&
+      (metadata(`__module_path__${this.modules.applicationId}`, host) ?? metadata('__module_path__', host));
+    const controllerPaths = [metadata('path', controller)].flat() as string[];
+    const methodPaths = [metadata('path', method)].flat() as string[];
+    const factory = new RoutePathFactory(this.config);
+    return controllerPaths.flatMap((ctrlPath) =>
+      methodPaths.flatMap((methodPath) =>
+        factory.create(
+          {
+            ctrlPath,
+            methodPath,
+            modulePath,
+            globalPrefix: withLeadingSlash(this.config.getGlobalPrefix()),
+            controllerVersion:
+              metadata('__version__', controller) ?? this.config.getVersioning()?.defaultVersion,
+            methodVersion: metadata('__version__', method),
+            versioningOptions: this.config.getVersioning(),
+          },
+          metadata('method', method) ?? RequestMethod.ALL,
+        ),
+      ),
+    );
+  }
+}
+
+function withLeadingSlash(prefix: string): string {
+  return prefix === '' || prefix.startsWith('/') ? prefix : `/${prefix}`;
+}
+
+function matcher(path: string): WebhookRoute['matches'] {
+  return match(path, { sensitive: false, trailing: true });
+}

@@ -1,0 +1,54 @@
+import {
+  All,
+  Controller,
+  HttpCode,
+  Req,
+  Res,
+  SetMetadata,
+  UseFilters,
+  UseGuards,
+  UseInterceptors,
+  VERSION_NEUTRAL,
+  applyDecorators,
+  type Type,
+} from '@nestjs/common';
+import { EventDispatcher } from '../inbox/event.dispatcher.js';
+import type { Verdict } from '../inbox/verdict.js';
+import { AnswerFilter } from './answer.filter.js';
+import { nodeRequest, stateOf, type AdapterRequest } from './delivery.state.js';
+import { IdempotencyInterceptor } from './idempotency.interceptor.js';
+import { SignatureGuard } from './signature.guard.js';
+
+export const WEBHOOKS_CONTROLLER = Symbol('webhook-inbox:controller');
+
+/** Options of the module's own route. Static, since Nest fixes routes before `useFactory` has run. */
+export interface ControllerOptions {
+  /** @default 'webhooks' */
+  readonly path?: string;
+  /** Decorators for the controller class, such as the application's `@Public()`. */
+  readonly decorators?: readonly ClassDecorator[];
+}
+
+/** `POST /webhooks/:source`. All methods are routed here, so that a wrong one is answered 405 and not 404. */
+export function webhooksController({ path = 'webhooks', decorators = [] }: ControllerOptions): Type {
+  @Controller({ path, version: VERSION_NEUTRAL })
+  @SetMetadata(WEBHOOKS_CONTROLLER, true)
+  @UseGuards(SignatureGuard)
+  @UseInterceptors(IdempotencyInterceptor)
+  @UseFilters(AnswerFilter)
+  class WebhooksController {
+    constructor(private readonly dispatcher: EventDispatcher) {}
+
+    /** @Res() keeps Nest from answering: the interceptor does, with bytes that nothing wraps. */
+    @All(':source')
+    @HttpCode(200)
+    async receive(@Req() request: AdapterRequest, @Res() _response: unknown): Promise<Verdict> {
+      const state = stateOf(nodeRequest(request))!;
+      // A handshake never comes here: the interceptor answers it.
+      if (state.verified.kind !== 'delivery') return { kind: 'ok' };
+      return this.dispatcher.dispatch(state.verified.delivery);
+    }
+  }
+  applyDecorators(...decorators)(WebhooksController);
+  return WebhooksController;
+}

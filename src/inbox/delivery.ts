@@ -1,0 +1,66 @@
+import { createHash } from 'node:crypto';
+import { BodyReader } from '../core/body.js';
+import { eventId } from '../core/event-id.js';
+import { eventType, type EventKey } from '../core/event.js';
+import { uuidV7 } from '../core/outbox-id.js';
+import type { EventIdentity } from '../core/provider.js';
+import type { WebhookRequest } from '../core/request.js';
+import type { Source } from '../core/resolve-source.js';
+
+/** A request whose signature was right. Nothing of it is believed before. */
+export interface VerifiedDelivery {
+  readonly source: Source;
+  readonly request: WebhookRequest;
+  readonly body: BodyReader;
+  readonly tenant: string;
+  /** Which secret verified, as its fingerprint. */
+  readonly verifiedBy: string;
+  /** The signed time lies outside the window: only a duplicate of a known event is accepted. */
+  readonly stale: boolean;
+}
+
+/** One event of a delivery, before it is known whether it is new. */
+export interface IncomingEvent extends EventKey {
+  /** Our id, should the event be new. */
+  readonly id: string;
+  readonly type: string;
+  readonly occurredAt?: Date;
+  readonly verifiedBy: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  readonly bodySha256: Buffer;
+}
+
+/**
+ * The events of a delivery, sorted by key and each once.
+ * @throws EventIdUnusable
+ */
+export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
+  const { source, request, body, tenant, verifiedBy } = delivery;
+  const headers = request.headers.pick(source.keepHeaders);
+  const events = new Map<string, IncomingEvent>();
+  for (const identity of source.provider.identify(request, body)) {
+    const id = eventId(identity.id, `the event id of source '${source.name}'`);
+    if (events.has(id)) continue;
+    const bytes = identity.body ?? request.rawBody;
+    events.set(id, {
+      source: source.name,
+      tenant,
+      eventId: id,
+      id: uuidV7(),
+      type: eventType(identity.type),
+      occurredAt: usableDate(identity),
+      verifiedBy,
+      headers,
+      body: bytes,
+      bodySha256: createHash('sha256').update(bytes).digest(),
+    });
+  }
+  return [...events.values()].sort((a, b) => (a.eventId < b.eventId ? -1 : 1));
+}
+
+// PostgreSQL and JavaScript agree on these years; anything else is a provider's mistake and no reason to lose the event.
+function usableDate({ occurredAt }: EventIdentity): Date | undefined {
+  const year = occurredAt?.getUTCFullYear() ?? Number.NaN;
+  return year >= 1970 && year < 10_000 ? occurredAt : undefined;
+}

@@ -1,0 +1,107 @@
+import { createHash } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
+import type { Answer } from '../core/answer.js';
+import { BodyReader } from '../core/body.js';
+import { SignatureRejection } from '../core/errors.js';
+import { eventId } from '../core/event-id.js';
+import { errorText } from '../core/log.js';
+import type { WebhookRequest } from '../core/request.js';
+import { checkSecrets, type Source } from '../core/resolve-source.js';
+import { verifySignature, type VerifiedSignature } from '../sources/verification.js';
+import type { VerifiedDelivery } from './delivery.js';
+
+export type Verified =
+  | { readonly kind: 'delivery'; readonly delivery: VerifiedDelivery }
+  /** A challenge of the vendor, answered in its own form. */
+  | { readonly kind: 'handshake'; readonly answer: Answer };
+
+/** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
+@Injectable()
+export class DeliveryVerifier {
+  /** @throws SignatureRejection; whatever a `secrets` function throws */
+  async verify(source: Source, request: WebhookRequest): Promise<Verified> {
+    const { secrets, tenant } = await secretsOf(source, request);
+    const outcome = await checkSignature(source, request, secrets);
+    const answer = this.handshake(source, request, secrets, outcome);
+    if (answer !== undefined) return { kind: 'handshake', answer };
+    if (outcome instanceof SignatureRejection) throw outcome;
+    if (!outcome.inWindow && source.staleDuplicates === 'reject') throw outsideWindow(source, outcome.skewMs);
+    return {
+      kind: 'delivery',
+      delivery: {
+        source,
+        request,
+        body: new BodyReader(request.rawBody),
+        tenant,
+        verifiedBy: fingerprint(secrets[outcome.secret] ?? ''),
+        stale: !outcome.inWindow,
+      },
+    };
+  }
+
+  private handshake(
+    source: Source,
+    request: WebhookRequest,
+    secrets: readonly string[],
+    outcome: VerifiedSignature | SignatureRejection,
+  ): Answer | undefined {
+    const { handshake } = source.provider;
+    if (handshake === undefined || !handshake.methods.includes(request.method)) return undefined;
+    return handshake.answer(request, secrets, !(outcome instanceof SignatureRejection) && outcome.inWindow);
+  }
+}
+
+/** Methods that a source's route serves. */
+export function methodsOf(source: Source): string[] {
+  return [
+    ...new Set([...(source.provider.methods ?? ['POST']), ...(source.provider.handshake?.methods ?? [])]),
+  ];
+}
+
+export function outsideWindow(source: Source, skewMs: number | undefined): SignatureRejection {
+  const seconds = Math.round((skewMs ?? 0) / 1000);
+  const where = seconds > 0 ? `${seconds} s in the past` : `${-seconds} s in the future`;
+  return new SignatureRejection(
+    'outside-window',
+    `the signature is right, but its time is ${where} and source '${source.name}' allows ${(source.toleranceMs ?? 0) / 1000} s: ` +
+      `a replay, or a clock that is off`,
+  );
+}
+
+async function secretsOf(
+  source: Source,
+  request: WebhookRequest,
+): Promise<{ secrets: readonly string[]; tenant: string }> {
+  if (typeof source.secrets !== 'function') return { secrets: source.secrets, tenant: '' };
+  const found = await source.secrets(request);
+  const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
+  if (secrets.length === 0) {
+    throw new SignatureRejection(
+      'unusable-key',
+      `the secrets function of source '${source.name}' knows no secret for this request`,
+    );
+  }
+  checkSecrets(source.provider, secrets, `sources.${source.name}`);
+  return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };
+}
+
+async function checkSignature(
+  source: Source,
+  request: WebhookRequest,
+  secrets: readonly string[],
+): Promise<VerifiedSignature | SignatureRejection> {
+  try {
+    return await verifySignature(source.provider, request, secrets, source.toleranceMs, Date.now());
+  } catch (error) {
+    if (error instanceof SignatureRejection) return error;
+    // A provider of the application's own may throw anything; what is not verified is rejected.
+    return new SignatureRejection('unusable-key', `verification failed: ${errorText(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Tells secrets apart in a table without giving one away: 24 bits of a hash. */
+function fingerprint(secret: string): string {
+  return createHash('sha256').update(`webhook-inbox:${secret}`).digest('hex').slice(0, 6);
+}

@@ -1,0 +1,93 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import type { Answer } from '../core/answer.js';
+import { EventIdUnusable, SignatureRejection, WebhookInboxError } from '../core/errors.js';
+import { errorText, logLine } from '../core/log.js';
+import { RequestHeaders, type WebhookRequest } from '../core/request.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Source } from '../core/resolve-source.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { ANSWERS, answerTo } from './answers.js';
+import { DeliveryVerifier, methodsOf, type Verified } from './delivery.verifier.js';
+import { EventDispatcher } from './event.dispatcher.js';
+import { Rejections } from './rejections.js';
+import type { Verdict } from './verdict.js';
+
+/** A request as `Inbox.receive` takes it. */
+export interface ReceivedRequest {
+  readonly method?: string;
+  readonly url?: string;
+  readonly headers: RequestHeaders | Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** The exact bytes that arrived. */
+  readonly rawBody: Buffer;
+}
+
+/** Receives deliveries: over HTTP through the guard and the interceptor, or from anywhere by `receive`. */
+@Injectable()
+export class Inbox {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly verifier: DeliveryVerifier,
+    private readonly dispatcher: EventDispatcher,
+    private readonly rejections: Rejections,
+  ) {}
+
+  /**
+   * Verifies and claims a delivery that did not come over this application's HTTP server: serverless functions, queues, tests.
+   * @returns the answer for the provider; never throws for what the request holds
+   * @throws WebhookInboxError UNKNOWN_SOURCE
+   */
+  async receive(sourceName: string, received: ReceivedRequest): Promise<Answer> {
+    const source = this.options.sources.get(sourceName);
+    if (source === undefined) {
+      throw new WebhookInboxError(
+        'UNKNOWN_SOURCE',
+        `No source '${sourceName}' is configured in WebhooksModule`,
+      );
+    }
+    const { method = 'POST', url = `/webhooks/${sourceName}`, headers, rawBody } = received;
+    if (!methodsOf(source).includes(method)) return ANSWERS.wrongMethod;
+    const request = {
+      method,
+      url,
+      rawBody,
+      headers: headers instanceof RequestHeaders ? headers : RequestHeaders.from(headers),
+    };
+    const verified = await this.verify(source, request);
+    if ('status' in verified) return verified;
+    if (verified.kind === 'handshake') return verified.answer;
+    return this.answer(source, () => this.dispatcher.dispatch(verified.delivery));
+  }
+
+  /** The verified request, or the answer that refuses it. */
+  async verify(source: Source, request: WebhookRequest): Promise<Verified | Answer> {
+    try {
+      return await this.verifier.verify(source, request);
+    } catch (error) {
+      if (error instanceof SignatureRejection) {
+        this.rejections.add(source.name, error.reason, error.message);
+        return ANSWERS.unauthorized;
+      }
+      this.logger.error(logLine(`secrets could not be had: ${errorText(error)}`, { source: source.name }));
+      return ANSWERS.unavailable;
+    }
+  }
+
+  /** Runs a dispatch and turns its verdict, or what a body refused, into the answer. */
+  async answer(source: Source, dispatch: () => Promise<Verdict>): Promise<Answer> {
+    try {
+      return answerTo(await dispatch(), source);
+    } catch (error) {
+      if (error instanceof EventIdUnusable) {
+        this.rejections.add(source.name, 'unusable-event-id', error.message);
+        return ANSWERS.invalid;
+      }
+      if (error instanceof SignatureRejection) {
+        this.rejections.add(source.name, error.reason, error.message);
+        return ANSWERS.unauthorized;
+      }
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,204 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { errorText, logLine } from '../core/log.js';
+import { retryWindowMs, type Source } from '../core/resolve-source.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import type { Handler } from '../handlers/handler.registry.js';
+import { Deadline } from '../outbox/deadline.js';
+import { FailureSettler } from '../outbox/failure.settler.js';
+import { HandlerRunner, type HandlerCode } from '../outbox/handler.runner.js';
+import { rowFacts } from '../outbox/row-facts.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { ClaimStore } from '../storage/claim.store.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { NotCommitted, type UserTransaction } from '../storage/user.transaction.js';
+import { Claimer } from './claimer.js';
+import type { IncomingEvent } from './delivery.js';
+import { ProviderRetries, type Taken } from './provider.retries.js';
+import type { Verdict } from './verdict.js';
+
+/** A handler that runs inside the claim's transaction: a method with `inline: true`, or a route with `@UseWebhook`. */
+export type InlineWork = Pick<Handler, 'name' | 'source' | 'retry' | 'classify'> & {
+  readonly code: HandlerCode;
+};
+
+/** Another delivery of the event is in its inline transaction right now. */
+class InFlight extends Error {}
+
+/** What an inline transaction is about. */
+interface Inline {
+  readonly source: Source;
+  readonly event: IncomingEvent;
+  readonly works: ReadonlyMap<string, InlineWork>;
+  /** Handlers of the same event that are not inline. */
+  readonly others: readonly Handler[];
+}
+
+/**
+ * Claims an event and runs its inline handlers in one transaction, each under its own savepoint: one that fails leaves nothing
+ * behind but its failed attempt, and what the others wrote is committed with the claim.
+ */
+@Injectable()
+export class InlineDispatcher {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly claims: ClaimStore,
+    private readonly store: OutboxStore,
+    private readonly claimer: Claimer,
+    private readonly providerRetries: ProviderRetries,
+    private readonly runner: HandlerRunner,
+    private readonly failures: FailureSettler,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  async dispatch(
+    source: Source,
+    event: IncomingEvent,
+    works: readonly InlineWork[],
+    others: readonly Handler[],
+  ): Promise<Verdict> {
+    const inline: Inline = { source, event, works: new Map(works.map((work) => [work.name, work])), others };
+    const deadline = new Deadline(`the inline handlers of source '${source.name}'`, source.ackTimeoutMs);
+    let taken: Taken | undefined;
+    let failed = false;
+    try {
+      await this.runner.transaction({ name: works[0]!.name }, source.ackTimeoutMs, async (transaction) => {
+        if (!(await transaction.asOurs((manager) => this.claims.lockInline(manager, event))))
+          throw new InFlight();
+        taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
+        for (const row of ofInline(taken.leased, inline)) {
+          failed =
+            (await this.runUnderSavepoint(transaction, inline, row, deadline.signal)) === 'retry' || failed;
+        }
+      });
+    } catch (error) {
+      return await this.recover(inline, taken, error);
+    } finally {
+      deadline.end();
+    }
+    this.wakeUp.wake();
+    return this.conclude(inline, taken!, failed);
+  }
+
+  /** After the commit: the rows that are not inline, and the verdict. */
+  private async conclude(inline: Inline, taken: Taken, failed: boolean): Promise<Verdict> {
+    const { source, event } = inline;
+    this.logger.log(
+      logLine(taken.won ? 'claimed' : 'duplicate', {
+        source: source.name,
+        event: event.eventId,
+        type: event.type,
+        id: event.id,
+      }),
+    );
+    if (source.retries === 'own') return { kind: taken.won ? 'ok' : 'duplicate' };
+    const inlineRan = ofInline(taken.leased, inline).length > 0;
+    const leased = taken.leased.filter((row) => !inline.works.has(row.name));
+    const verdict = await this.providerRetries.runTaken(source, { ...taken, leased });
+    if (failed) return { kind: 'failed' };
+    return verdict.kind === 'duplicate' && inlineRan ? { kind: 'ok' } : verdict;
+  }
+
+  private async runUnderSavepoint(
+    transaction: UserTransaction,
+    { source, works }: Inline,
+    row: LeasedRow,
+    signal: AbortSignal,
+  ): Promise<'done' | 'retry' | 'dead' | 'lost'> {
+    const work = works.get(row.name)!;
+    await transaction.query('SAVEPOINT webhook_inline');
+    try {
+      await this.runner.within(transaction, row, work.code, signal);
+      await transaction.query('RELEASE SAVEPOINT webhook_inline');
+      this.logger.log(logLine('handled inline', rowFacts(row)));
+      return 'done';
+    } catch (error) {
+      // Time is up: the connection goes, and what is owed is claimed afresh on another.
+      if (signal.aborted) throw error;
+      await transaction.query('ROLLBACK TO SAVEPOINT webhook_inline');
+      return await transaction.asOurs((manager) => this.settleFailure(manager, source, row, work, error));
+    }
+  }
+
+  /** The transaction is gone. Finds out what is known, or makes the claim afresh without inline work. */
+  private async recover(inline: Inline, taken: Taken | undefined, error: unknown): Promise<Verdict> {
+    const { source, event } = inline;
+    if (error instanceof InFlight) return this.meetWinner(inline);
+    if (error instanceof NotCommitted && error.inDoubt) {
+      return (await this.isCommitted(inline, taken!))
+        ? { kind: 'ok' }
+        : { kind: 'unavailable', why: 'the commit is in doubt' };
+    }
+    this.logger.warn(
+      logLine(`inline transaction failed, claimed without it: ${errorText(error)}`, {
+        source: source.name,
+        event: event.eventId,
+      }),
+    );
+    const verdict = await this.claimer.transaction(async (manager): Promise<Verdict> => {
+      const fresh = await this.take(manager, inline, source.retries === 'own');
+      if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
+      if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };
+      let failed = false;
+      for (const row of ofInline(fresh.leased, inline)) {
+        const work = inline.works.get(row.name)!;
+        failed = (await this.settleFailure(manager, source, row, work, error)) === 'retry' || failed;
+      }
+      const others = fresh.leased.filter((row) => !inline.works.has(row.name));
+      // They wait for the same redelivery, or for our relay when none is to come.
+      await this.store.release(manager, others, failed ? retryWindowMs(source.provider) : 0);
+      if (failed) return { kind: 'failed' };
+      return { kind: fresh.won || fresh.leased.length > 0 ? 'ok' : 'duplicate' };
+    });
+    this.wakeUp.wake();
+    return verdict;
+  }
+
+  /** Claims with the rows owed, or takes what a redelivery may. `leaveInline`: inline rows are left to the relay. */
+  private async take(manager: EntityManager, inline: Inline, leaveInline: boolean): Promise<Taken> {
+    const { source, event, works, others } = inline;
+    const otherNames = others.map((handler) => handler.name);
+    if (source.retries === 'provider') {
+      const routes = [...works.values()].map(({ name, retry }) => ({ name, maxAttempts: retry.maxAttempts }));
+      return this.providerRetries.take(manager, source, event, [...works.keys(), ...otherNames], routes);
+    }
+    const leaseable = leaveInline ? [] : [...works.keys()];
+    const unleased = leaveInline ? [...works.keys(), ...otherNames] : otherNames;
+    return this.providerRetries.takeOwn(manager, source, event, leaseable, unleased);
+  }
+
+  /** 2xx only when the winner has committed: it may still roll back. */
+  private async meetWinner({ source, event }: Inline): Promise<Verdict> {
+    const state = await this.claims.progress(this.dataSource.manager, event);
+    const known = source.retries === 'own' ? state !== 'unknown' : state === 'settled';
+    return known
+      ? { kind: 'duplicate' }
+      : { kind: 'unavailable', why: 'another delivery of the event is being handled' };
+  }
+
+  private async isCommitted(inline: Inline, taken: Taken): Promise<boolean> {
+    const { manager } = this.dataSource;
+    if (inline.source.retries === 'own') return (await this.claims.find(manager, inline.event)) !== undefined;
+    for (const row of ofInline(taken.leased, inline)) {
+      if (!(await this.store.isDone(manager, row))) return false;
+    }
+    return true;
+  }
+
+  private settleFailure(
+    manager: EntityManager,
+    source: Source,
+    row: LeasedRow,
+    work: InlineWork,
+    error: unknown,
+  ) {
+    const awaiting = source.retries === 'provider' ? source : undefined;
+    return this.failures.settle(manager, row, error, this.runner.policy(work, awaiting));
+  }
+}
+
+function ofInline(rows: readonly LeasedRow[], { works }: Inline): LeasedRow[] {
+  return rows.filter((row) => works.has(row.name));
+}

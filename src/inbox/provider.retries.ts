@@ -1,0 +1,135 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { Source } from '../core/resolve-source.js';
+import type { Handler } from '../handlers/handler.registry.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { Deadline } from '../outbox/deadline.js';
+import { FailureSettler, type RunOutcome } from '../outbox/failure.settler.js';
+import { HandlerRunner } from '../outbox/handler.runner.js';
+import { OutboxRelay } from '../outbox/outbox.relay.js';
+import type { NewHandlerRow } from '../storage/claim.store.js';
+import { OutboxStore, type LeasedRow, type LeaseResult } from '../storage/outbox.store.js';
+import { Claimer } from './claimer.js';
+import type { IncomingEvent } from './delivery.js';
+import type { Verdict } from './verdict.js';
+
+/** What a delivery may run of an event: its fresh rows, or those a redelivery takes over. */
+export interface Taken extends LeaseResult {
+  readonly won: boolean;
+  /** Rows that another process runs right now. */
+  readonly busy: number;
+}
+
+/** A lease outlives the answer by this much, so that a slow settle is not taken for a lost one. */
+const LEASE_MARGIN_MS = 5_000;
+
+/** `retries: 'provider'`: claim and rows are committed leased to this process, and the answer waits for their settles. */
+@Injectable()
+export class ProviderRetries {
+  constructor(
+    private readonly claimer: Claimer,
+    private readonly store: OutboxStore,
+    private readonly registry: HandlerRegistry,
+    private readonly runner: HandlerRunner,
+    private readonly failures: FailureSettler,
+    private readonly relay: OutboxRelay,
+  ) {}
+
+  async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
+    const names = handlers.map((handler) => handler.name);
+    const taken = await this.claimer.transaction((manager, secondTry) =>
+      this.take(manager, source, event, names, [], secondTry),
+    );
+    return this.runTaken(source, taken);
+  }
+
+  /**
+   * Claims the event with its rows leased to us; for a known one leases what no live lease holds. In the caller's transaction.
+   * @param routes further names that this delivery can run: those of `@UseWebhook`
+   */
+  async take(
+    manager: EntityManager,
+    source: Source,
+    event: IncomingEvent,
+    names: readonly string[],
+    routes: readonly { name: string; maxAttempts: number }[],
+    secondTry = false,
+  ): Promise<Taken> {
+    const lease = { owner: this.relay.owner, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
+    const rows = names.map((name) => this.claimer.row(event, name, lease));
+    const [result] = await this.claimer.claim(manager, [{ event, rows }], secondTry);
+    if (result!.won) return won(event, rows, lease.owner, result!.receivedAt!);
+    await this.claimer.duplicate(manager, source, event);
+    const runnable = [
+      ...this.runnable(source),
+      ...routes.filter((route) => this.registry.handler(route.name) === undefined),
+    ];
+    return { won: false, ...(await this.store.leaseEvent(manager, lease.owner, lease.ms, event, runnable)) };
+  }
+
+  /** Under `retries: 'own'`: claims the event with some rows leased to us; a known one is left to the relay. */
+  async takeOwn(
+    manager: EntityManager,
+    source: Source,
+    event: IncomingEvent,
+    leasedNames: readonly string[],
+    otherNames: readonly string[],
+  ): Promise<Taken> {
+    const lease = { owner: this.relay.owner, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
+    const rows = leasedNames.map((name) => this.claimer.row(event, name, lease));
+    const others = otherNames.map((name) => this.claimer.row(event, name));
+    const [result] = await this.claimer.claim(manager, [{ event, rows: [...rows, ...others] }]);
+    if (result!.won) return won(event, rows, lease.owner, result!.receivedAt!);
+    await this.claimer.duplicate(manager, source, event);
+    return { won: false, busy: 0, exhausted: [], leased: [] };
+  }
+
+  /** Runs what was taken and committed. */
+  async runTaken(source: Source, taken: Taken): Promise<Verdict> {
+    this.failures.tellExhausted(taken.exhausted);
+    const outcomes = await Promise.all(taken.leased.map((row) => this.run(source, row)));
+    if (outcomes.includes('retry')) return { kind: 'failed' };
+    if (outcomes.includes('lost') || taken.busy > 0)
+      return { kind: 'unavailable', why: 'the event is being handled' };
+    const settled = taken.won || taken.leased.length > 0 || taken.exhausted.length > 0;
+    return { kind: settled ? 'ok' : 'duplicate' };
+  }
+
+  private async run(source: Source, row: LeasedRow): Promise<RunOutcome> {
+    const handler = this.registry.handler(row.name)!;
+    const timeoutMs = Math.min(handler.timeoutMs, source.ackTimeoutMs);
+    const deadline = new Deadline(row.name, timeoutMs);
+    try {
+      return await this.runner.run(row, deadline, timeoutMs, source);
+    } finally {
+      deadline.end();
+    }
+  }
+
+  /** Names that a delivery of this source can run; a row of any other counts as busy. */
+  private runnable(source: Source): { name: string; maxAttempts: number }[] {
+    return [...this.registry.handlers()]
+      .filter(([, handler]) => handler.source === source.name)
+      .map(([name, handler]) => ({ name, maxAttempts: handler.retry.maxAttempts }));
+  }
+}
+
+function won(event: IncomingEvent, rows: readonly NewHandlerRow[], owner: string, receivedAt: Date): Taken {
+  const leased = rows.map((row) => leasedRow(event, row, owner, receivedAt));
+  return { won: true, busy: 0, exhausted: [], leased };
+}
+
+/** The row just inserted, as a lease would give it. */
+function leasedRow(event: IncomingEvent, row: NewHandlerRow, owner: string, receivedAt: Date): LeasedRow {
+  return {
+    id: row.id,
+    owner,
+    attempt: 1,
+    tries: 1,
+    lost: 0,
+    kind: 'handler',
+    name: row.name,
+    key: '',
+    event: { ...event, receivedAt },
+  };
+}

@@ -1,0 +1,132 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { Alerts } from '../core/alerts.js';
+import { errorText, logLine } from '../core/log.js';
+import { outboxId } from '../core/outbox-id.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { ClaimStore, type RecentClaim } from '../storage/claim.store.js';
+import { LeaseStore } from '../storage/lease.store.js';
+import { OutboxStore } from '../storage/outbox.store.js';
+
+export interface ReconcileReport {
+  /** False when another instance was at it. */
+  readonly ran: boolean;
+  readonly events: number;
+  /** Handler rows added that this version's handlers match and an older version's did not. */
+  readonly added: number;
+  /** Claims with fewer rows than they are owed: cannot occur, and is alerted. */
+  readonly missing: number;
+}
+
+const JOB = 'reconcile';
+const JOB_MS = 60_000;
+/** How far back a rolling deploy's older receivers may have claimed without our handlers. */
+const REMATCH_MS = 10 * 60_000;
+const UNKNOWN_AGE_MS = 3_600_000;
+const BATCH = 500;
+
+/**
+ * After boot, off its path, and on demand: what a crash or a rolling deploy may have left behind. Expired leases need no
+ * reconciler: every lease statement takes them.
+ */
+@Injectable()
+export class StartupReconciler {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly claims: ClaimStore,
+    private readonly outbox: OutboxStore,
+    private readonly leases: LeaseStore,
+    private readonly registry: HandlerRegistry,
+    private readonly relay: OutboxRelay,
+    private readonly wakeUp: WakeUp,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /** One pass, by one instance at a time. */
+  async reconcile(): Promise<ReconcileReport> {
+    const { manager } = this.dataSource;
+    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) {
+      return { ran: false, events: 0, added: 0, missing: 0 };
+    }
+    try {
+      const report = await this.rematch();
+      await this.tellUnknownNames();
+      if (report.added > 0) this.wakeUp.wake();
+      this.logger.log(
+        logLine('reconciled', { events: report.events, added: report.added, missing: report.missing }),
+      );
+      return report;
+    } finally {
+      await this.leases.giveBack(manager, JOB, this.relay.owner);
+    }
+  }
+
+  /** For the boot: never throws, since boot needs no database. */
+  async reconcileQuietly(): Promise<void> {
+    try {
+      await this.reconcile();
+    } catch (error) {
+      this.logger.error(logLine(`reconciliation failed: ${errorText(error)}`, {}));
+    }
+  }
+
+  private async rematch(): Promise<ReconcileReport> {
+    const { manager } = this.dataSource;
+    const sources = [...this.options.sources.keys()];
+    let report: ReconcileReport = { ran: true, events: 0, added: 0, missing: 0 };
+    let cursor: string | undefined;
+    for (;;) {
+      const claims = await this.claims.recent(manager, sources, REMATCH_MS, BATCH, cursor);
+      for (const claim of claims) {
+        report = {
+          ...report,
+          events: report.events + 1,
+          added: report.added + (await this.addMissing(claim)),
+          missing: report.missing + (this.isShort(claim) ? 1 : 0),
+        };
+      }
+      if (claims.length < BATCH) return report;
+      cursor = claims.at(-1)!.id;
+      await this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
+    }
+  }
+
+  private async addMissing(claim: RecentClaim): Promise<number> {
+    let added = 0;
+    for (const handler of this.registry.match(claim.source, claim.event_type)) {
+      if ([handler.name, ...handler.was].some((name) => claim.names.includes(name))) continue;
+      const row = { id: outboxId(claim.id, handler.name), name: handler.name };
+      if (await this.claims.addRow(this.dataSource.manager, claim.id, row)) added += 1;
+    }
+    return added;
+  }
+
+  private isShort(claim: RecentClaim): boolean {
+    if (claim.names.length >= claim.owed) return false;
+    const event = { source: claim.source, tenant: claim.tenant, eventId: claim.event_id };
+    this.alerts.raise({ kind: 'missing-rows', event, owed: claim.owed, found: claim.names.length });
+    return true;
+  }
+
+  private async tellUnknownNames(): Promise<void> {
+    const known = [
+      ...this.registry.handlers().keys(),
+      ...this.registry.effects().keys(),
+      ...this.registry.routes().keys(),
+    ];
+    for (const { name, rows } of await this.outbox.unknownNames(
+      this.dataSource.manager,
+      known,
+      UNKNOWN_AGE_MS,
+    )) {
+      this.alerts.raise({ kind: 'unknown-name', name, rows });
+    }
+  }
+}

@@ -1,0 +1,19 @@
+/** What came of a delivery; the edge turns it into an answer. */
+export type Verdict =
+  /** Committed. */
+  | { readonly kind: 'ok' }
+  /** Every event of it was known. */
+  | { readonly kind: 'duplicate' }
+  /** Nothing is known to be committed: come back. */
+  | { readonly kind: 'unavailable'; readonly why: string }
+  /** A handler failed, and the provider's redelivery is to run it again. */
+  | { readonly kind: 'failed' };
+
+/** One verdict for the events of one delivery: the worst decides, since the provider redelivers the whole. */
+export function worst(verdicts: readonly Verdict[]): Verdict {
+  for (const kind of ['unavailable', 'failed', 'ok'] as const) {
+    const found = verdicts.find((verdict) => verdict.kind === kind);
+    if (found !== undefined) return found;
+  }
+  return { kind: 'duplicate' };
+}

@@ -1,0 +1,63 @@
+export { WebhooksModule } from './webhooks.module.js';
+export type { WebhooksModuleAsyncOptions, WebhooksModuleExtras } from './webhooks.module.js';
+
+export { OnWebhook } from './handlers/on-webhook.decorator.js';
+export { OnEffect } from './handlers/on-effect.decorator.js';
+export { UseWebhook } from './http/use-webhook.decorator.js';
+export { Event, TxManager } from './http/route.params.js';
+export type {
+  CompletionContext,
+  EffectContext,
+  EffectName,
+  EffectPayload,
+  Enqueue,
+  Enqueued,
+  EnqueueOptions,
+  HandlerContext,
+  WebhookEffects,
+} from './handlers/context.js';
+
+export { SignatureGuard } from './http/signature.guard.js';
+export { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
+export type { ControllerOptions } from './http/webhooks.controller.js';
+export { EventDispatcher } from './inbox/event.dispatcher.js';
+export type { Verdict } from './inbox/verdict.js';
+export type { VerifiedDelivery } from './inbox/delivery.js';
+export { Inbox } from './inbox/inbox.js';
+export type { ReceivedRequest } from './inbox/inbox.js';
+export { Rejections } from './inbox/rejections.js';
+export { StartupReconciler } from './inbox/startup.reconciler.js';
+export type { ReconcileReport } from './inbox/startup.reconciler.js';
+export { Outbox } from './outbox/outbox.js';
+export { OutboxRelay } from './outbox/outbox.relay.js';
+export type { TickReport } from './outbox/outbox.relay.js';
+export { Retention } from './operator/retention.js';
+export { migrate } from './storage/migrate.js';
+
+export type { Alert, OnAlert } from './core/alert.js';
+export type { Answer } from './core/answer.js';
+export type { Classifier } from './core/classify.js';
+export type { Duration } from './core/duration.js';
+export {
+  ConfigurationError,
+  EffectKeyRequired,
+  EventIdUnusable,
+  PermanentError,
+  RetryAfter,
+  SignatureRejection,
+  WebhookInboxError,
+} from './core/errors.js';
+export type { ErrorCode, RejectionReason } from './core/errors.js';
+export type { EventKey, WebhookEvent } from './core/event.js';
+export type {
+  EffectOptions,
+  HandlerOptions,
+  RelayOptions,
+  RetentionOptions,
+  RetryOptions,
+  WebhooksOptions,
+  WorkOptions,
+} from './core/options.js';
+export type { DeadReason, EventState, OutboxState } from './core/states.js';
+
+export * from './sources/index.js';

@@ -1,0 +1,66 @@
+import {
+  Inject,
+  Injectable,
+  Module,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+} from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import type { ResolvedOptions } from './core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { StartupReconciler } from './inbox/startup.reconciler.js';
+import { Retention } from './operator/retention.js';
+import { HostTimers } from './outbox/host-timers.js';
+import { RelayLoop } from './outbox/relay.loop.js';
+
+/**
+ * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. A global
+ * module starts first and stops last, so that its handlers would run before their clients are there and after they are gone; this
+ * one puts itself at the other end of the order.
+ */
+@Injectable()
+export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
+  constructor(
+    modules: ModulesContainer,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly dispatcher: EventDispatcher,
+    private readonly loop: RelayLoop,
+    private readonly timers: HostTimers,
+    private readonly reconciler: StartupReconciler,
+    private readonly retention: Retention,
+  ) {
+    // Nest sorts modules by distance from the root, farthest first, when it calls the first hook; constructors run before.
+    for (const module of modules.values()) {
+      if (module.metatype === LifecycleModule) module.distance = -1;
+    }
+  }
+
+  onApplicationBootstrap(): void {
+    this.loop.start();
+    if (this.options.reconcile) {
+      this.timers.after('webhook-inbox:reconcile', 0, () => void this.reconciler.reconcileQuietly());
+    }
+    if (this.options.retention !== false) {
+      this.timers.cron(
+        'webhook-inbox:retention',
+        this.options.retention.schedule,
+        () => void this.retention.pruneQuietly(),
+      );
+    }
+  }
+
+  onModuleDestroy(): void {
+    this.dispatcher.startDraining();
+    this.loop.stopLeasing();
+    this.timers.cancelAll();
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.loop.finish();
+  }
+}
+
+@Module({ providers: [Lifecycle] })
+export class LifecycleModule {}

@@ -1,0 +1,27 @@
+import { MAX_TIMER_MS } from '../core/duration.js';
+import { TimedOut } from '../storage/user.transaction.js';
+
+/** An AbortSignal that fires when the time is up, or when `abort` is called; `end` when the work has ended. */
+export class Deadline {
+  private readonly controller = new AbortController();
+  private readonly timer: NodeJS.Timeout;
+
+  constructor(what: string, timeoutMs: number) {
+    this.timer = setTimeout(
+      () => this.abort(new TimedOut(what, timeoutMs)),
+      Math.min(timeoutMs, MAX_TIMER_MS),
+    );
+  }
+
+  get signal(): AbortSignal {
+    return this.controller.signal;
+  }
+
+  abort(reason: Error): void {
+    this.controller.abort(reason);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+  }
+}

@@ -1,0 +1,48 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager, QueryRunner } from 'typeorm';
+import { uuidV7 } from '../core/outbox-id.js';
+import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../handlers/context.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { OutboxStore } from '../storage/outbox.store.js';
+import { freeze } from './run.enqueue.js';
+import { WakeUp } from './wake-up.js';
+
+/** Effects for any service or cron of the application: enqueued in its own transaction, run after that has committed. */
+@Injectable()
+export class Outbox {
+  private readonly runs = new WeakMap<QueryRunner, Enqueue>();
+
+  constructor(
+    private readonly store: OutboxStore,
+    private readonly registry: HandlerRegistry,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /**
+   * Enqueues an effect with the transaction of `manager`. With a manager of a handler's run it is that run's own `enqueue`.
+   * Elsewhere a `key` is unique for the effect: enqueuing it again gives the row that is there.
+   * @throws WebhookInboxError UNKNOWN_EFFECT, PAYLOAD_REFUSED
+   */
+  async enqueue<N extends EffectName>(
+    manager: EntityManager,
+    effect: N,
+    payload: EffectPayload<N>,
+    options: EnqueueOptions = {},
+  ): Promise<Enqueued> {
+    const run = manager.queryRunner && this.runs.get(manager.queryRunner);
+    if (run !== undefined) return run(effect, payload, options);
+    const { name } = this.registry.knownEffect(effect);
+    const id = uuidV7();
+    const key = options.key ?? '';
+    const inserted = await this.store.enqueue(manager, { id, name, key, payload: freeze(name, payload) });
+    if (!inserted) return { id: (await this.store.idOfKey(manager, name, key)) ?? id, existing: true };
+    // In a transaction of the application's the commit is still to come: the next poll finds the row.
+    if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
+    return { id, existing: false };
+  }
+
+  /** Makes `enqueue` on this query runner's manager the run's own. */
+  bind(runner: QueryRunner, enqueue: Enqueue): void {
+    this.runs.set(runner, enqueue);
+  }
+}

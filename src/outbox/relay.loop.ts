@@ -1,0 +1,73 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HostTimers } from './host-timers.js';
+import { OutboxRelay } from './outbox.relay.js';
+import { WakeUp } from './wake-up.js';
+
+const TIMER = 'webhook-inbox:relay';
+
+/** The relay's timer: a round, then the next one when a commit wakes it, when a run ends, or after the poll interval. */
+@Injectable()
+export class RelayLoop {
+  private readonly logger = new Logger('WebhookInbox');
+  private state: 'idle' | 'turning' | 'stopped' = 'stopped';
+  private again = false;
+  private renewal: NodeJS.Timeout | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly relay: OutboxRelay,
+    private readonly timers: HostTimers,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  start(): void {
+    if (this.options.relay === false || this.state !== 'stopped') return;
+    this.state = 'idle';
+    this.wakeUp.onWake(() => this.turn());
+    this.renewal = setInterval(() => void this.relay.renew(), this.options.relay.leaseMs / 3);
+    this.turn();
+  }
+
+  /** No more rounds; what runs goes on and its leases are still renewed. */
+  stopLeasing(): void {
+    this.relay.stopLeasing();
+    this.wakeUp.onWake(undefined);
+    this.timers.cancel(TIMER);
+    this.state = 'stopped';
+  }
+
+  /** Waits for what runs, within the grace. */
+  async finish(): Promise<void> {
+    if (this.options.relay !== false) await this.relay.finish(this.options.relay.graceMs);
+    clearInterval(this.renewal);
+  }
+
+  // Never two rounds at once: a wake during one only asks for another after it.
+  private turn(): void {
+    this.again = true;
+    if (this.state !== 'idle') return;
+    this.state = 'turning';
+    this.timers.cancel(TIMER);
+    void this.rounds();
+  }
+
+  private async rounds(): Promise<void> {
+    const { pollMs } = this.options.relay as { pollMs: number };
+    try {
+      while (this.again && this.state === 'turning') {
+        this.again = false;
+        if (await this.relay.round(() => this.turn())) this.again = true;
+      }
+    } catch (error) {
+      this.logger.error(
+        logLine(`the outbox could not be read: ${errorText(error)}`, { next: `${pollMs} ms` }),
+      );
+    }
+    if (this.state !== 'turning') return;
+    this.state = 'idle';
+    this.timers.after(TIMER, pollMs, () => this.turn());
+  }
+}

@@ -1,0 +1,29 @@
+import type { Answer } from '../core/answer.js';
+import type { WebhookRequest } from '../core/request.js';
+
+/** Longest challenge that is answered, in characters. */
+const MAX_CHALLENGE = 1024;
+
+/** The query's only value of that name, decoded; undefined when it is absent or there twice. */
+export function queryValue(request: WebhookRequest, name: string): string | undefined {
+  const at = request.url.indexOf('?');
+  const values = at < 0 ? [] : new URLSearchParams(request.url.slice(at + 1)).getAll(name);
+  return values.length === 1 ? values[0] : undefined;
+}
+
+/** Whether a value can be a challenge: short printable ASCII, so that an echo carries no markup of other alphabets or control characters. */
+export function isChallenge(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_CHALLENGE && /^[\x20-\x7e]+$/.test(value);
+}
+
+/** Plain text that no browser takes for a page. */
+export function textAnswer(text: string): Answer {
+  return {
+    status: 200,
+    body: text,
+    headers: { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' },
+  };
+}
+
+/** 200 without a body. */
+export const EMPTY_OK: Answer = { status: 200, body: '' };

@@ -1,0 +1,42 @@
+import type { Answer } from '../../core/answer.js';
+import type { WebhookRequest } from '../../core/request.js';
+import { EMPTY_OK } from '../challenge.js';
+import { macSource } from '../mac-source.js';
+import { textKey } from '../signing/secret-key.js';
+import { single } from '../signing/signature-text.js';
+import { minutes } from '../times.js';
+
+/**
+ * WooCommerce. The secret is the webhook's, after WordPress decoded it: `&amp;` in the form is `&` here.
+ * @see https://woocommerce.com/document/webhooks/
+ */
+export const wooCommerce = /* @__PURE__ */ macSource({
+  name: 'woocommerce',
+  docs: 'https://github.com/woocommerce/woocommerce/blob/trunk/plugins/woocommerce/includes/class-wc-webhook.php',
+  algorithm: 'sha256',
+  encoding: 'base64',
+  key: textKey,
+  signature: single('X-WC-Webhook-Signature'),
+  payload: '${body}',
+  idKey: [{ header: 'X-WC-Webhook-Topic' }, { hash: 'body' }],
+  typeHeader: 'X-WC-Webhook-Topic',
+  timePath: 'date_modified_gmt',
+  handshake: { methods: ['POST'], answer },
+  keepHeaders: ['x-wc-webhook-source', 'x-wc-webhook-id', 'x-wc-webhook-delivery-id'],
+  ackTimeoutMs: minutes(1),
+  retries: { automatic: false, sameBytes: false },
+  notes: {
+    id: 'topic and hash of the body, which holds id and `date_modified`',
+    unstable:
+      '`X-WC-Webhook-Delivery-ID` is a hash of webhook and second: two deliveries of one second share it; the topic is not signed',
+    stops: 'after more than 5 failures in a row the webhook is disabled',
+    handshake: 'POST `webhook_id=…` on creation, unsigned: 200',
+  },
+});
+
+/** The ping carries no signature, and a webhook whose ping is refused cannot be saved. It is no event. */
+function answer(request: WebhookRequest): Answer | undefined {
+  if (request.headers.first('X-WC-Webhook-Signature') !== undefined || request.rawBody.length > 32)
+    return undefined;
+  return /^webhook_id=\d+$/.test(request.rawBody.toString('latin1')) ? EMPTY_OK : undefined;
+}

@@ -1,0 +1,68 @@
+import type { Answer } from '../../core/answer.js';
+import type { BodyReader } from '../../core/body.js';
+import type { WebhookRequest } from '../../core/request.js';
+import type { SourceDefinition } from '../../core/source.js';
+import { queryValue } from '../challenge.js';
+import { defineSource, type Scheme } from '../define-source.js';
+import { contentHash } from '../events/content-hash.js';
+import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { macScheme } from '../mac-source.js';
+import { digestOf } from '../signing/mac.js';
+import { textKey } from '../signing/secret-key.js';
+import { single } from '../signing/signature-text.js';
+import type { SourceOptions } from '../source-options.js';
+
+/**
+ * X (Twitter) Account Activity. The secret is the consumer secret.
+ * @see https://docs.x.com/x-api/webhooks/introduction
+ */
+export function xTwitter<TPayload = unknown>(options: SourceOptions): SourceDefinition<TPayload> {
+  return defineSource(scheme, options, {});
+}
+
+const scheme: Scheme = {
+  name: 'x-twitter',
+  docs: 'https://docs.x.com/x-api/webhooks/introduction',
+  ...macScheme(
+    {
+      algorithm: 'sha256',
+      encoding: 'base64',
+      key: textKey,
+      signature: single('X-Twitter-Webhooks-Signature', 'sha256='),
+      payload: '${body}',
+    },
+    {},
+  ),
+  events: (_request, body) => [readEvent(body)],
+  handshake: { methods: ['GET'], answer },
+  retries: { automatic: true, sameBytes: false },
+  notes: {
+    id: 'hash of the body: the vendor sends no event id',
+    handshake: 'GET `?crc_token=`, unsigned: HMAC of the token as JSON',
+    more: 'the answer to the challenge signs what anyone asks for with the key of the events, so only tokens of letters, digits and `-_=+/.` are signed: no event is such text',
+    unconfirmed: 'event fields, retries',
+  },
+};
+
+/**
+ * Anyone can have a token signed here, and a signed text is a valid event body. JSON cannot be written with these
+ * characters but as a bare number or word, which no event is; so the answer forges nothing.
+ */
+function answer(request: WebhookRequest, secrets: readonly string[]): Answer | undefined {
+  const token = request.method === 'GET' ? queryValue(request, 'crc_token') : undefined;
+  const key = textKey(secrets[0] ?? '');
+  if (token === undefined || key === undefined || !/^[A-Za-z0-9_=+/.-]{1,256}$/.test(token)) return undefined;
+  return {
+    status: 200,
+    body: { response_token: `sha256=${digestOf('sha256', key, [token]).toString('base64')}` },
+  };
+}
+
+function readEvent(body: BodyReader): ReceivedEvent {
+  const json = body.json();
+  const names = typeof json === 'object' && json !== null ? Object.keys(json) : [];
+  return {
+    presetId: () => contentHash(body, 'body'),
+    type: eventType(names.find((name) => name.endsWith('_events') || name.endsWith('_event'))),
+  };
+}

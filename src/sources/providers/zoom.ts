@@ -1,0 +1,50 @@
+import type { Answer } from '../../core/answer.js';
+import { BodyReader } from '../../core/body.js';
+import type { WebhookRequest } from '../../core/request.js';
+import { isChallenge } from '../challenge.js';
+import { macSource } from '../mac-source.js';
+import { digestOf } from '../signing/mac.js';
+import { textKey } from '../signing/secret-key.js';
+import { single } from '../signing/signature-text.js';
+import { minutes, seconds } from '../times.js';
+
+/**
+ * Zoom. The secret is the app's secret token.
+ * @see https://developers.zoom.us/docs/api/webhooks/
+ */
+export const zoom = /* @__PURE__ */ macSource({
+  name: 'zoom',
+  docs: 'https://developers.zoom.us/docs/api/webhooks/',
+  algorithm: 'sha256',
+  encoding: 'hex',
+  key: textKey,
+  signature: single('x-zm-signature', 'v0='),
+  timestampHeader: 'x-zm-request-timestamp',
+  payload: 'v0:${timestamp}:${body}',
+  timeUnit: 'seconds',
+  toleranceMs: minutes(5),
+  idKey: { hash: ['event', 'event_ts', 'payload'] },
+  typePath: 'event',
+  timePath: 'event_ts',
+  handshake: { methods: ['POST'], answer },
+  keepHeaders: ['x-zm-trackingid'],
+  ackTimeoutMs: seconds(3),
+  retries: { automatic: true, windowMs: minutes(85), sameBytes: false },
+  notes: {
+    id: 'hash of `event`, `event_ts` and `payload`: the vendor sends no event id',
+    handshake: 'POST `endpoint.url_validation`, signed, every 72 h: plain token and its HMAC as JSON',
+    unconfirmed: 'window, retries',
+  },
+});
+
+/** The request is signed; the token's HMAC is made only for whoever could sign, so that this is no oracle. */
+function answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined {
+  if (!verified) return undefined;
+  const body = new BodyReader(request.rawBody);
+  const plainToken = body.at('payload.plainToken');
+  const key = textKey(secrets[0] ?? '');
+  if (body.at('event') !== 'endpoint.url_validation' || !isChallenge(plainToken) || key === undefined)
+    return undefined;
+  const encryptedToken = digestOf('sha256', key, [plainToken]).toString('hex');
+  return { status: 200, body: { plainToken, encryptedToken } };
+}

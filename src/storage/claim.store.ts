@@ -1,0 +1,166 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { EventKey } from '../core/event.js';
+import { ADD_ROW, CLAIM, DUPLICATE, PROGRESS, RECENT, SUSPECTED_REPLAY } from './claim.sql.js';
+
+/** An event about to be claimed, with the handler rows owed for it. */
+export interface NewClaim extends EventKey {
+  readonly id: string;
+  readonly type: string;
+  readonly occurredAt?: Date;
+  readonly origin: 'delivery' | 'backfill';
+  readonly verifiedBy: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer;
+  /** Set when the id is not covered by the signature: known bytes under a new id look like a replay. */
+  readonly bodySha256?: Buffer;
+  /** Drop it when its bytes are known under another id. */
+  readonly refuseKnownBytes?: boolean;
+  readonly rows: readonly NewHandlerRow[];
+}
+export interface NewHandlerRow {
+  readonly id: string;
+  readonly name: string;
+  /** Lease the new row to this process at once, as its first attempt, instead of leaving it to a relay. */
+  readonly lease?: { readonly owner: string; readonly ms: number };
+}
+
+export interface ClaimResult {
+  /** Whether this call made the event ours. The primary key decides, never a look beforehand. */
+  readonly won: boolean;
+  /** The same bytes are known under another id, and no signature covers the ids. */
+  readonly suspectedReplay: boolean;
+  /** When the claim was won: the arrival, by the database's clock. */
+  readonly receivedAt?: Date;
+}
+
+/** What is done about deliveries of events that are claimed already. */
+export interface DuplicateResult {
+  /** Dead handler rows that were given new attempts. */
+  readonly revived: number;
+  /** The bytes differ from the first delivery's. */
+  readonly conflict: boolean;
+}
+
+@Injectable()
+export class ClaimStore {
+  /**
+   * Claims events and inserts the rows owed for those that were won, in one statement.
+   * `claims` must be sorted by key and unique: two batches in opposite orders would deadlock.
+   */
+  async claim(manager: EntityManager, claims: readonly NewClaim[]): Promise<ClaimResult[]> {
+    const rows = claims.flatMap((claim) => claim.rows.map((row) => ({ ...row, claimId: claim.id })));
+    const won: { id: string; suspected: boolean; received_at: Date }[] = await manager.query(CLAIM, [
+      claims.map((c) => c.source),
+      claims.map((c) => c.tenant),
+      claims.map((c) => c.eventId),
+      claims.map((c) => c.id),
+      claims.map((c) => c.type),
+      claims.map((c) => c.occurredAt ?? null),
+      claims.map((c) => c.origin),
+      claims.map((c) => c.verifiedBy),
+      claims.map((c) => c.rows.length),
+      claims.map((c) => c.bodySha256 ?? null),
+      claims.map((c) => c.refuseKnownBytes ?? false),
+      claims.map((c) => JSON.stringify(c.headers)),
+      claims.map((c) => c.body),
+      rows.map((r) => r.id),
+      rows.map((r) => r.name),
+      rows.map((r) => r.claimId),
+      rows.map((r) => r.lease?.owner ?? null),
+      rows.map((r) => r.lease?.ms ?? 0),
+    ]);
+    const byId = new Map(won.map((row) => [row.id, row]));
+    return claims.map(({ id }) => {
+      const row = byId.get(id);
+      return {
+        won: row?.received_at != null,
+        suspectedReplay: row?.suspected ?? false,
+        receivedAt: row?.received_at ?? undefined,
+      };
+    });
+  }
+
+  /**
+   * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and records bytes that
+   * differ from the first (when `compare`). Erased events are left alone.
+   */
+  async duplicate(
+    manager: EntityManager,
+    key: EventKey,
+    bodySha256: Buffer,
+    options: { revive: boolean; compare: boolean },
+  ): Promise<DuplicateResult> {
+    const [row]: { revived: number; conflicts: number }[] = await manager.query(DUPLICATE, [
+      key.source,
+      key.tenant,
+      key.eventId,
+      bodySha256,
+      options.revive,
+      options.compare,
+    ]);
+    return { revived: row!.revived, conflict: row!.conflicts > 0 };
+  }
+
+  /** Records that bytes known under another id came under this one. */
+  async recordSuspectedReplay(manager: EntityManager, key: EventKey, bodySha256: Buffer): Promise<void> {
+    await manager.query(SUSPECTED_REPLAY, [key.source, key.tenant, key.eventId, bodySha256]);
+  }
+
+  /** Our id of the event, if it is claimed. */
+  async find(manager: EntityManager, key: EventKey): Promise<string | undefined> {
+    const rows: { id: string }[] = await manager.query(
+      `SELECT id FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
+      [key.source, key.tenant, key.eventId],
+    );
+    return rows[0]?.id;
+  }
+
+  /** How far a committed claim is: `settled` when no handler row of it is pending. */
+  async progress(manager: EntityManager, key: EventKey): Promise<'unknown' | 'pending' | 'settled'> {
+    const rows: { pending: boolean }[] = await manager.query(PROGRESS, [key.source, key.tenant, key.eventId]);
+    if (rows[0] === undefined) return 'unknown';
+    return rows[0].pending ? 'pending' : 'settled';
+  }
+
+  /** Whether this transaction is the only one that handles the event inline; released at its end. */
+  async lockInline(manager: EntityManager, key: EventKey): Promise<boolean> {
+    const [row]: { locked: boolean }[] = await manager.query(
+      `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked`,
+      [JSON.stringify([key.source, key.tenant, key.eventId])],
+    );
+    return row!.locked;
+  }
+
+  /** Adds a handler row to a claim that this version's handlers match and an older one's did not. */
+  async addRow(manager: EntityManager, claimId: string, row: NewHandlerRow): Promise<boolean> {
+    const added: unknown[] = await manager.query(ADD_ROW, [claimId, row.id, row.name]);
+    return added.length > 0;
+  }
+
+  /** Claims received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with the names of their handler rows. */
+  async recent(
+    manager: EntityManager,
+    sources: readonly string[],
+    windowMs: number,
+    limit: number,
+    cursor?: string,
+  ): Promise<RecentClaim[]> {
+    return manager.query(RECENT, [
+      sources,
+      windowMs,
+      limit,
+      cursor ?? '00000000-0000-0000-0000-000000000000',
+    ]);
+  }
+}
+
+export interface RecentClaim {
+  readonly id: string;
+  readonly source: string;
+  readonly tenant: string;
+  readonly event_id: string;
+  readonly event_type: string;
+  readonly owed: number;
+  readonly names: string[];
+}

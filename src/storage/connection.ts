@@ -1,0 +1,45 @@
+import type { EntityManager, QueryRunner } from 'typeorm';
+import { isServerUnusable } from '../core/classify.js';
+
+/** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
+export interface PgClient {
+  query(text: string, values?: readonly unknown[]): Promise<PgResult>;
+  end(): Promise<void>;
+}
+export interface PgResult {
+  readonly command: string;
+  readonly rows: Record<string, unknown>[];
+}
+
+export async function pgClient(runner: QueryRunner): Promise<PgClient> {
+  return (await runner.connect()) as PgClient;
+}
+
+/** Ends the connection under a runner, so that the pool drops it at release instead of lending it again. */
+export async function destroyConnection(runner: QueryRunner): Promise<void> {
+  const client = await pgClient(runner);
+  // Not awaited: on a half-open socket the end never comes, and the pool does not wait for it either.
+  client.end().catch(() => undefined);
+}
+
+/**
+ * Runs database work that calls no user code in one READ COMMITTED transaction. READ COMMITTED whatever the application's
+ * default is: under REPEATABLE READ a duplicate is a serialization failure.
+ */
+export async function inTransaction<T>(
+  manager: EntityManager,
+  lockTimeoutMs: number,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  return manager.transaction('READ COMMITTED', async (transaction) => {
+    try {
+      await transaction.query(`SET LOCAL lock_timeout = ${Math.round(lockTimeoutMs)}`);
+      return await work(transaction);
+    } catch (error) {
+      if (isServerUnusable(error) && transaction.queryRunner !== undefined) {
+        await destroyConnection(transaction.queryRunner);
+      }
+      throw error;
+    }
+  });
+}

@@ -1,0 +1,25 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+/**
+ * Named jobs that one instance at a time may run. Rows with an end, not session locks: those break behind a pooler that lends
+ * each transaction another connection.
+ */
+@Injectable()
+export class LeaseStore {
+  /** Takes the job for `ms` milliseconds, or prolongs it. False while another owner has it. */
+  async take(manager: EntityManager, name: string, owner: string, ms: number): Promise<boolean> {
+    const rows: unknown[] = await manager.query(TAKE, [name, owner, ms]);
+    return rows.length === 1;
+  }
+
+  async giveBack(manager: EntityManager, name: string, owner: string): Promise<void> {
+    await manager.query(`DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
+  }
+}
+
+const TAKE = `
+  INSERT INTO webhook_lease AS l (name, owner, until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms')
+      ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, until = EXCLUDED.until
+   WHERE l.owner = EXCLUDED.owner OR l.until <= clock_timestamp()
+  RETURNING name`;

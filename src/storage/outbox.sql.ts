@@ -1,0 +1,133 @@
+// `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
+const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
+
+/**
+ * The second half of both leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
+ * attempts. An attempt counted before and not settled is `lost`.
+ */
+const TAKE = `
+  taken AS (
+    UPDATE webhook_outbox o
+       SET attempt = o.attempt + CASE WHEN due.exhausted THEN 0 ELSE 1 END,
+           lost = o.lost + CASE WHEN o.leased_by IS NULL THEN 0 ELSE 1 END,
+           leased_by = CASE WHEN due.exhausted THEN NULL ELSE $1::uuid END,
+           due_at = CASE WHEN due.exhausted THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
+           state = CASE WHEN due.exhausted THEN 'dead' ELSE 'pending' END,
+           settled_at = CASE WHEN due.exhausted THEN clock_timestamp() END,
+           reason = CASE WHEN NOT due.exhausted THEN NULL
+                         WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
+                         WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
+      FROM due WHERE o.id = due.id
+    RETURNING o.*, due.exhausted
+  )
+  SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base AS tries, t.lost, t.exhausted, t.reason, t.error,
+         t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
+         CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
+    FROM taken t
+    LEFT JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = t.event_id
+    LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect'
+   ORDER BY t.created_at, t.id`;
+
+// MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
+// The state is a literal: with a parameter a generic plan cannot use the partial index.
+export const LEASE_DUE = `
+  WITH due AS MATERIALIZED (
+    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts
+      FROM unnest($3::text[], $4::int[], $5::int[]) AS n(name, max_attempts, max_rows)
+     CROSS JOIN LATERAL (
+       SELECT id, attempt, attempt_base FROM webhook_outbox
+        WHERE state = 'pending' AND name = n.name AND due_at <= now()
+        ORDER BY due_at LIMIT n.max_rows
+          FOR UPDATE SKIP LOCKED
+     ) o
+     LIMIT $6
+  ), ${TAKE}`;
+
+export const LEASE_EVENT = `
+  WITH due AS MATERIALIZED (
+    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts
+      FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
+     WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
+       AND o.state = 'pending' AND (o.leased_by IS NULL OR o.due_at <= now())
+       FOR UPDATE OF o SKIP LOCKED
+  ), ${TAKE}`;
+
+// A statement of its own, after the lease: rows that another redelivery has just locked were skipped there and count here.
+export const LIVE_LEASES = `
+  SELECT count(*)::int AS pending FROM webhook_outbox
+   WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL AND kind = 'handler'
+     AND state = 'pending' AND NOT id = ANY($4::uuid[])`;
+
+export const SETTLE = `
+  WITH settled AS (
+    UPDATE webhook_outbox o
+       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL
+     WHERE ${FENCE}
+    RETURNING o.id
+  ), kept AS (
+    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
+        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
+  )
+  SELECT count(*)::int AS settled FROM settled`;
+
+export const FAIL = `
+  WITH failed AS (
+    UPDATE webhook_outbox o
+       SET state = $4, leased_by = NULL, error = $7, reason = $6,
+           due_at = CASE WHEN $4 = 'pending' THEN clock_timestamp() + $5 * interval '1 ms' ELSE o.due_at END,
+           settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
+     WHERE ${FENCE}
+    RETURNING o.id
+  )
+  SELECT id FROM failed`;
+
+const FENCED_ROWS = `
+  SELECT o.id FROM webhook_outbox o
+    JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
+      ON o.id = f.id AND o.attempt = f.attempt AND o.leased_by = f.owner
+   WHERE o.state = 'pending'
+   ORDER BY o.id`;
+
+export const RELEASE = `
+  WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
+  released AS (
+    UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
+           due_at = now() + $4 * interval '1 ms'
+      FROM ours WHERE o.id = ours.id
+    RETURNING o.id
+  )
+  SELECT id FROM released`;
+
+export const RENEW = `
+  WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o SKIP LOCKED),
+  renewed AS (
+    UPDATE webhook_outbox o SET due_at = clock_timestamp() + $4 * interval '1 ms'
+      FROM ours WHERE o.id = ours.id
+    RETURNING o.id
+  )
+  SELECT o.id FROM webhook_outbox o
+    JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
+      ON o.id = f.id AND o.attempt = f.attempt AND o.leased_by = f.owner
+   WHERE o.state = 'pending'`;
+
+export const ENQUEUE = `
+  WITH enqueued AS (
+    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id)
+    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7)
+        ON CONFLICT DO NOTHING
+    RETURNING id
+  ), data AS (
+    INSERT INTO webhook_outbox_data (outbox_id, payload) SELECT id, $8 FROM enqueued
+  )
+  SELECT id FROM enqueued`;
+
+export const EXISTING = `
+  WITH found AS (
+    SELECT d.outbox_id AS id, d.payload IS NOT NULL AND d.payload <> $2 AS other
+      FROM webhook_outbox_data d JOIN webhook_outbox o ON o.id = d.outbox_id
+     WHERE d.outbox_id = ANY($1::uuid[]) LIMIT 1
+  ), noted AS (
+    UPDATE webhook_outbox_data d SET other_payload_sha256 = sha256($2)
+      FROM found WHERE d.outbox_id = found.id AND found.other
+  )
+  SELECT id, other FROM found`;

@@ -1,0 +1,328 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { EventKey } from '../core/event.js';
+import type { DeadReason } from '../core/states.js';
+import { storable } from '../core/event.js';
+import {
+  ENQUEUE,
+  EXISTING,
+  FAIL,
+  LEASE_DUE,
+  LEASE_EVENT,
+  LIVE_LEASES,
+  RELEASE,
+  RENEW,
+  SETTLE,
+} from './outbox.sql.js';
+
+/** A process's time-limited right to run a row, and the fence: only the holder of this attempt can settle it. */
+export interface Lease {
+  readonly id: string;
+  readonly owner: string;
+  readonly attempt: number;
+}
+
+/** A leased row with what its run needs. */
+export interface LeasedRow extends Lease {
+  readonly kind: 'handler' | 'effect';
+  readonly name: string;
+  readonly key: string;
+  /** Attempts since the row was enqueued or last revived, this one included. */
+  readonly tries: number;
+  /** Attempts whose end was never recorded. */
+  readonly lost: number;
+  readonly event?: StoredEvent;
+  /** An effect's frozen bytes. */
+  readonly payload?: Buffer;
+  /** What an earlier attempt of an effect returned before its settle failed, as JSON. */
+  readonly previousResult?: string;
+}
+
+/** The receipt of an event. `body` is null when retention or a person removed it. */
+export interface StoredEvent extends EventKey {
+  readonly id: string;
+  readonly type: string;
+  readonly occurredAt?: Date;
+  readonly receivedAt: Date;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | null;
+}
+
+/** A row that the lease statement found exhausted and made dead. */
+export interface ExhaustedRow {
+  readonly id: string;
+  readonly name: string;
+  readonly attempt: number;
+  readonly reason: DeadReason;
+  readonly error?: string;
+  readonly event?: EventKey;
+}
+
+/** A name that this process can run. */
+export interface RunnableName {
+  readonly name: string;
+  /** Attempts until the row is dead. */
+  readonly maxAttempts: number;
+  /** How many rows of it to lease at most. */
+  readonly limit: number;
+}
+
+export interface LeaseResult {
+  readonly leased: LeasedRow[];
+  readonly exhausted: ExhaustedRow[];
+}
+
+export type FailedSettle =
+  | { readonly state: 'pending'; readonly delayMs: number }
+  | { readonly state: 'dead'; readonly reason: DeadReason };
+
+const MAX_ERROR_BYTES = 4_000;
+
+@Injectable()
+export class OutboxStore {
+  /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones become dead instead. */
+  async lease(
+    manager: EntityManager,
+    owner: string,
+    leaseMs: number,
+    names: readonly RunnableName[],
+    limit: number,
+  ): Promise<LeaseResult> {
+    const rows: LeaseQueryRow[] = await manager.query(LEASE_DUE, [
+      owner,
+      leaseMs,
+      names.map((n) => n.name),
+      names.map((n) => n.maxAttempts),
+      names.map((n) => Math.min(n.limit, limit)),
+      limit,
+    ]);
+    return leaseResult(rows, owner);
+  }
+
+  /**
+   * Leases an event's unsettled handler rows that no live lease holds, whatever their due time: a redelivery's right.
+   * `busy` says how many another process runs right now.
+   */
+  async leaseEvent(
+    manager: EntityManager,
+    owner: string,
+    leaseMs: number,
+    key: EventKey,
+    names: readonly Pick<RunnableName, 'name' | 'maxAttempts'>[],
+  ): Promise<LeaseResult & { readonly busy: number }> {
+    const rows: LeaseQueryRow[] = await manager.query(LEASE_EVENT, [
+      owner,
+      leaseMs,
+      key.source,
+      key.tenant,
+      key.eventId,
+      names.map((n) => n.name),
+      names.map((n) => n.maxAttempts),
+    ]);
+    const ours = rows.map((row) => row.id);
+    const [count]: { pending: number }[] = await manager.query(LIVE_LEASES, [
+      key.source,
+      key.tenant,
+      key.eventId,
+      ours,
+    ]);
+    return { ...leaseResult(rows, owner), busy: count!.pending };
+  }
+
+  /** Settles a row as done, with its result as JSON. False when the lease is no longer ours. */
+  async settle(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
+    const [row]: { settled: number }[] = await manager.query(SETTLE, [...fence(lease), result ?? null]);
+    return row!.settled === 1;
+  }
+
+  /** Settles a failed attempt. False when the lease is no longer ours. */
+  async fail(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(FAIL, [
+      ...fence(lease),
+      to.state,
+      to.state === 'pending' ? to.delayMs : 0,
+      to.state === 'dead' ? to.reason : null,
+      storable(error, MAX_ERROR_BYTES),
+    ]);
+    return rows.length === 1;
+  }
+
+  /**
+   * Gives leases back whose run has not begun; the attempt counted at the lease is forgiven, never taken back.
+   * @param delayMs until they are due again
+   */
+  async release(manager: EntityManager, leases: readonly Lease[], delayMs = 0): Promise<number> {
+    if (leases.length === 0) return 0;
+    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs]);
+    return rows.length;
+  }
+
+  /** Prolongs leases by `leaseMs` from now. Returns the ids of those still ours; a row locked by its own settle counts as ours. */
+  async renew(manager: EntityManager, leases: readonly Lease[], leaseMs: number): Promise<Set<string>> {
+    const rows: { id: string }[] = await manager.query(RENEW, [...fences(leases), leaseMs]);
+    return new Set(rows.map((row) => row.id));
+  }
+
+  /** Whether the row was settled by this very attempt: how a COMMIT in doubt is resolved. */
+  async isDone(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT 1 FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state = 'done'`,
+      [lease.id, lease.attempt],
+    );
+    return rows.length === 1;
+  }
+
+  /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
+  async keepResult(manager: EntityManager, outboxId: string, result: string): Promise<void> {
+    await manager.query(
+      `INSERT INTO webhook_outbox_data (outbox_id, result) VALUES ($1, $2)
+           ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`,
+      [outboxId, result],
+    );
+  }
+
+  /** Inserts an effect with its frozen payload. False when a row of that id is there already: it stays as it is. */
+  async enqueue(manager: EntityManager, effect: NewEffect): Promise<boolean> {
+    const rows: unknown[] = await manager.query(ENQUEUE, [
+      effect.id,
+      effect.name,
+      effect.key,
+      effect.parentId ?? null,
+      effect.event?.source ?? null,
+      effect.event?.tenant ?? null,
+      effect.event?.eventId ?? null,
+      effect.payload,
+    ]);
+    return rows.length === 1;
+  }
+
+  /** The first of `ids` that exists, with whether its payload is other than `payload`; that difference is recorded on it. */
+  async existing(
+    manager: EntityManager,
+    ids: readonly string[],
+    payload: Buffer,
+  ): Promise<{ id: string; otherPayload: boolean } | undefined> {
+    const rows: { id: string; other: boolean }[] = await manager.query(EXISTING, [ids, payload]);
+    return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
+  }
+
+  /** The id of the effect that was enqueued outside a run under this key. */
+  async idOfKey(manager: EntityManager, name: string, key: string): Promise<string | undefined> {
+    const rows: { id: string }[] = await manager.query(
+      `SELECT id FROM webhook_outbox WHERE name = $1 AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
+      [name, key],
+    );
+    return rows[0]?.id;
+  }
+
+  /** Number of dead rows, counted to `limit` at most. */
+  async countDead(manager: EntityManager, limit: number): Promise<number> {
+    const [row]: { count: number }[] = await manager.query(
+      `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT $1) dead`,
+      [limit],
+    );
+    return row!.count;
+  }
+
+  /** Names with rows that have been due for longer than `ageMs` milliseconds and that this process does not know. */
+  async unknownNames(
+    manager: EntityManager,
+    known: readonly string[],
+    ageMs: number,
+  ): Promise<{ name: string; rows: number }[]> {
+    return manager.query(
+      `SELECT name, count(*)::int AS rows FROM webhook_outbox
+        WHERE state = 'pending' AND NOT name = ANY($1) AND due_at < now() - $2 * interval '1 ms'
+        GROUP BY name`,
+      [known, ageMs],
+    );
+  }
+}
+
+export interface NewEffect {
+  readonly id: string;
+  readonly name: string;
+  readonly key: string;
+  readonly parentId?: string;
+  readonly event?: EventKey;
+  readonly payload: Buffer;
+}
+
+interface LeaseQueryRow {
+  id: string;
+  kind: 'handler' | 'effect';
+  name: string;
+  key: string;
+  attempt: number;
+  tries: number;
+  lost: number;
+  exhausted: boolean;
+  reason: DeadReason | null;
+  error: string | null;
+  source: string | null;
+  tenant: string | null;
+  event_id: string | null;
+  claim_id: string | null;
+  event_type: string | null;
+  occurred_at: Date | null;
+  received_at: Date | null;
+  headers: Record<string, string> | null;
+  body: Buffer | null;
+  payload: Buffer | null;
+  result: string | null;
+}
+
+function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult {
+  const leased: LeasedRow[] = [];
+  const exhausted: ExhaustedRow[] = [];
+  for (const row of rows) {
+    const event = storedEvent(row);
+    if (row.exhausted) {
+      exhausted.push({
+        id: row.id,
+        name: row.name,
+        attempt: row.attempt,
+        reason: row.reason!,
+        error: row.error ?? undefined,
+        event,
+      });
+    } else {
+      leased.push({
+        id: row.id,
+        owner,
+        attempt: row.attempt,
+        kind: row.kind,
+        name: row.name,
+        key: row.key,
+        tries: row.tries,
+        lost: row.lost,
+        event,
+        payload: row.payload ?? undefined,
+        previousResult: row.result ?? undefined,
+      });
+    }
+  }
+  return { leased, exhausted };
+}
+
+function storedEvent(row: LeaseQueryRow): StoredEvent | undefined {
+  if (row.claim_id === null) return undefined;
+  return {
+    source: row.source!,
+    tenant: row.tenant!,
+    eventId: row.event_id!,
+    id: row.claim_id,
+    type: row.event_type!,
+    occurredAt: row.occurred_at ?? undefined,
+    receivedAt: row.received_at!,
+    headers: row.headers!,
+    body: row.body,
+  };
+}
+
+const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];
+// Sorted by id: batches that lock rows in opposite orders deadlock.
+const fences = (leases: readonly Lease[]) => {
+  const sorted = leases.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  return [sorted.map((l) => l.id), sorted.map((l) => l.attempt), sorted.map((l) => l.owner)];
+};

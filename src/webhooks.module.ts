@@ -1,0 +1,153 @@
+import {
+  Inject,
+  Module,
+  type DynamicModule,
+  type FactoryProvider,
+  type ModuleMetadata,
+  type OnModuleInit,
+  type Provider,
+} from '@nestjs/common';
+import { DiscoveryModule } from '@nestjs/core';
+import { getDataSourceToken } from '@nestjs/typeorm';
+import { Alerts } from './core/alerts.js';
+import type { WebhooksOptions } from './core/options.js';
+import { resolveOptions } from './core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { HandlerExplorer } from './handlers/handler.explorer.js';
+import { HandlerRegistry } from './handlers/handler.registry.js';
+import { AnswerWriter } from './http/answer.writer.js';
+import { ByteBudget } from './http/byte-budget.js';
+import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
+import { RawBodyInstaller } from './http/raw-body.installer.js';
+import { RouteExplorer } from './http/route.explorer.js';
+import { SignatureGuard } from './http/signature.guard.js';
+import { WebhookRoutes } from './http/webhook.routes.js';
+import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { Claimer } from './inbox/claimer.js';
+import { DeliveryVerifier } from './inbox/delivery.verifier.js';
+import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { Inbox } from './inbox/inbox.js';
+import { InlineDispatcher } from './inbox/inline.dispatcher.js';
+import { ProviderRetries } from './inbox/provider.retries.js';
+import { Rejections } from './inbox/rejections.js';
+import { StartupReconciler } from './inbox/startup.reconciler.js';
+import { LifecycleModule } from './lifecycle.module.js';
+import { Retention } from './operator/retention.js';
+import { DeadLetters } from './outbox/dead.letters.js';
+import { EffectRunner } from './outbox/effect.runner.js';
+import { FailureSettler } from './outbox/failure.settler.js';
+import { HandlerRunner } from './outbox/handler.runner.js';
+import { HostTimers } from './outbox/host-timers.js';
+import { Outbox } from './outbox/outbox.js';
+import { OutboxRelay } from './outbox/outbox.relay.js';
+import { RelayLoop } from './outbox/relay.loop.js';
+import { WakeUp } from './outbox/wake-up.js';
+import { ClaimStore } from './storage/claim.store.js';
+import { LeaseStore } from './storage/lease.store.js';
+import { OutboxStore } from './storage/outbox.store.js';
+import { RetentionStore } from './storage/retention.store.js';
+
+/** What Nest must know before any factory has run. */
+export interface WebhooksModuleExtras {
+  /** The module's own route; `false` when the application has routes with `@UseWebhook` only. @default { path: 'webhooks' } */
+  readonly controller?: ControllerOptions | false;
+  /** Name of the application's TypeORM DataSource. @default the unnamed one */
+  readonly dataSource?: string;
+}
+
+export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<ModuleMetadata, 'imports'> {
+  readonly inject?: FactoryProvider<WebhooksOptions>['inject'];
+  readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
+}
+
+const storage = [ClaimStore, OutboxStore, LeaseStore, RetentionStore];
+const outbox = [
+  Alerts,
+  DeadLetters,
+  EffectRunner,
+  FailureSettler,
+  HandlerRunner,
+  HostTimers,
+  Outbox,
+  OutboxRelay,
+  RelayLoop,
+  WakeUp,
+];
+const inbox = [
+  Claimer,
+  DeliveryVerifier,
+  EventDispatcher,
+  Inbox,
+  InlineDispatcher,
+  ProviderRetries,
+  Rejections,
+  StartupReconciler,
+];
+const http = [
+  AnswerWriter,
+  ByteBudget,
+  IdempotencyInterceptor,
+  RawBodyInstaller,
+  RouteExplorer,
+  SignatureGuard,
+  WebhookRoutes,
+];
+const handlers = [HandlerExplorer, HandlerRegistry];
+const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, Retention];
+
+/** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
+@Module({})
+export class WebhooksModule implements OnModuleInit {
+  constructor(
+    private readonly handlers: HandlerExplorer,
+    private readonly routes: RouteExplorer,
+    private readonly timers: HostTimers,
+    private readonly rawBody: RawBodyInstaller,
+    @Inject(WEBHOOKS_OPTIONS) _options: unknown,
+  ) {}
+
+  static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
+    const { controller, dataSource, ...rest } = options;
+    return compose(
+      { controller, dataSource },
+      { provide: WEBHOOKS_OPTIONS, useFactory: () => resolveOptions(rest) },
+    );
+  }
+
+  static forRootAsync(options: WebhooksModuleAsyncOptions): DynamicModule {
+    const { useFactory, inject = [], imports = [] } = options;
+    const provider: FactoryProvider = {
+      provide: WEBHOOKS_OPTIONS,
+      inject,
+      useFactory: async (...args: unknown[]) => resolveOptions(await useFactory(...(args as never[]))),
+    };
+    return compose(options, provider, imports);
+  }
+
+  /** @throws ConfigurationError for every impossible handler, effect, route or surrounding */
+  onModuleInit(): void {
+    this.timers.connect();
+    this.handlers.explore();
+    this.routes.explore();
+    this.rawBody.checkOrder();
+  }
+}
+
+function compose(
+  { controller = {}, dataSource }: WebhooksModuleExtras,
+  options: Provider,
+  imports: ModuleMetadata['imports'] = [],
+): DynamicModule {
+  return {
+    module: WebhooksModule,
+    global: true,
+    imports: [DiscoveryModule, LifecycleModule, ...imports],
+    controllers: controller === false ? [] : [webhooksController(controller)],
+    providers: [
+      options,
+      { provide: WEBHOOKS_DATA_SOURCE, useExisting: getDataSourceToken(dataSource) },
+      ...all,
+    ],
+    exports: [WEBHOOKS_OPTIONS, WEBHOOKS_DATA_SOURCE, ...all],
+  };
+}

@@ -1,0 +1,70 @@
+import type { AddressInfo } from 'node:net';
+import type { INestApplication, Type } from '@nestjs/common';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { ScheduleModule } from '@nestjs/schedule';
+import { Test, type TestingModuleBuilder } from '@nestjs/testing';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { WebhooksModule, type WebhooksModuleExtras } from '../../src/index.js';
+import type { WebhooksOptions } from '../../src/core/options.js';
+import { options as dataSourceOptions } from './database.js';
+
+export type Adapter = 'express' | 'fastify';
+export const ADAPTERS: readonly Adapter[] = ['express', 'fastify'];
+
+export interface ApplicationSetup {
+  readonly adapter?: Adapter;
+  readonly databaseUrl: string;
+  readonly poolSize?: number;
+  readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
+  readonly providers?: readonly Type[];
+  readonly controllers?: readonly Type[];
+  readonly imports?: readonly Type[];
+  /** Called before init: global prefix, versioning, filters. */
+  readonly configure?: (app: INestApplication) => void;
+  readonly override?: (builder: TestingModuleBuilder) => TestingModuleBuilder;
+}
+
+/** A Nest application around the module, on a real adapter; call `listen` for HTTP. */
+export async function createApplication(setup: ApplicationSetup): Promise<INestApplication> {
+  const builder = Test.createTestingModule({
+    imports: [
+      TypeOrmModule.forRoot({ ...dataSourceOptions(setup.databaseUrl, setup.poolSize), retryAttempts: 0 }),
+      ScheduleModule.forRoot(),
+      WebhooksModule.forRoot(setup.webhooks),
+      ...(setup.imports ?? []),
+    ],
+    providers: [...(setup.providers ?? [])],
+    controllers: [...(setup.controllers ?? [])],
+  });
+  const moduleRef = await (setup.override?.(builder) ?? builder).compile();
+  const adapter = setup.adapter === 'fastify' ? new FastifyAdapter() : new ExpressAdapter();
+  const app = moduleRef.createNestApplication(adapter as never, {
+    logger: process.env.LOG === '1' ? undefined : false,
+  });
+  setup.configure?.(app);
+  await app.init();
+  return app;
+}
+
+/** Starts to listen on a free loopback port and returns the origin. */
+export async function listen(app: INestApplication): Promise<string> {
+  await app.listen(0, '127.0.0.1');
+  const { port } = (app.getHttpServer() as { address(): AddressInfo }).address();
+  return `http://127.0.0.1:${port}`;
+}
+
+/** Waits until `check` gives something other than undefined or false; fails after `ms`. */
+export async function until<T>(
+  check: () => Promise<T | undefined | false> | T | undefined | false,
+  ms = 10_000,
+): Promise<T> {
+  const end = Date.now() + ms;
+  for (;;) {
+    const value = await check();
+    if (value !== undefined && value !== false) return value;
+    if (Date.now() > end)
+      throw new Error(`condition not met within ${ms} ms: ${check.toString().slice(0, 200)}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,52 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import { DataSource, type DataSourceOptions } from 'typeorm';
+
+/** A database of this test file's own, cloned from the migrated template. */
+export interface TestDatabase {
+  readonly url: string;
+  /** A connection for looking at tables, apart from the application's pool. */
+  readonly dataSource: DataSource;
+  query<T = Record<string, unknown>>(sql: string, parameters?: unknown[]): Promise<T[]>;
+  drop(): Promise<void>;
+}
+
+export async function createDatabase(): Promise<TestDatabase> {
+  const name = `inbox_${randomUUID().replaceAll('-', '')}`;
+  await admin(`CREATE DATABASE ${name} TEMPLATE ${process.env.TEST_POSTGRES_TEMPLATE}`);
+  const url = new URL(process.env.TEST_POSTGRES_URL!);
+  url.pathname = `/${name}`;
+  const dataSource = new DataSource({ ...options(url.href), extra: { max: 3 } });
+  await dataSource.initialize();
+  return {
+    url: url.href,
+    dataSource,
+    query: (sql, parameters) => dataSource.query(sql, parameters),
+    drop: async () => {
+      await dataSource.destroy();
+      await admin(`DROP DATABASE ${name} WITH (FORCE)`);
+    },
+  };
+}
+
+/** Options of a test application's DataSource. */
+export function options(url: string, poolSize = 10): DataSourceOptions {
+  return { type: 'postgres', url, poolSize, logging: false };
+}
+
+async function admin(sql: string): Promise<void> {
+  // CREATE DATABASE … TEMPLATE is refused while another clone is being made: wait for the one place.
+  for (let attempt = 1; ; attempt += 1) {
+    const client = new Client({ connectionString: process.env.TEST_POSTGRES_URL });
+    await client.connect();
+    try {
+      await client.query(`SELECT pg_advisory_lock(42)`);
+      await client.query(sql);
+      return;
+    } catch (error) {
+      if (attempt === 5) throw error;
+    } finally {
+      await client.end();
+    }
+  }
+}

@@ -1,0 +1,2 @@
+const { tearDown } = await import('./postgres.ts');
+export default tearDown;
