@@ -41,6 +41,7 @@ export class EffectRunner {
       const context: EffectContext = {
         key: row.id,
         signal: deadline.signal,
+        timeoutMs: effect.timeoutMs,
         attempt: row.attempt,
         previous:
           row.previousResult === undefined
