@@ -38,12 +38,15 @@ import { EffectRunner } from './outbox/effect.runner.js';
 import { FailureSettler } from './outbox/failure.settler.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { Notifier } from './outbox/notifier.js';
 import { Outbox } from './outbox/outbox.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
+import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { LeaseStore } from './storage/lease.store.js';
+import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
 import { RetentionStore } from './storage/retention.store.js';
 
@@ -60,7 +63,7 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
 
-const storage = [ClaimStore, OutboxStore, LeaseStore, RetentionStore];
+const storage = [ClaimStore, OutboxStore, LeaseStore, NotifyStore, RetentionStore];
 const outbox = [
   Alerts,
   DeadLetters,
@@ -68,9 +71,11 @@ const outbox = [
   FailureSettler,
   HandlerRunner,
   HostTimers,
+  Notifier,
   Outbox,
   OutboxRelay,
   RelayLoop,
+  WakeListener,
   WakeUp,
 ];
 const inbox = [

@@ -9,6 +9,8 @@ export interface WebhooksOptions {
   readonly sources: Readonly<Record<string, SourceDefinition>>;
   /** `false`: this process receives but runs nothing; another one must. @default { } */
   readonly relay?: false | RelayOptions;
+  /** Whether commits of this process wake the relays of others (NOTIFY, outside the claim transaction). @default true */
+  readonly notify?: boolean;
   /** When old claims, with the rows owed for them, are deleted. @default { } */
   readonly retention?: false | RetentionOptions;
   /** Reconciliation after boot. @default true */
@@ -36,6 +38,12 @@ export interface RelayOptions {
   readonly effects?: number;
   /** How long running work may go on at shutdown before it is aborted. @default '10s' */
   readonly shutdownGrace?: Duration;
+  /**
+   * Whether other instances' commits wake this relay through LISTEN, on a connection of its own beside the pool's. Behind a
+   * transaction pooler it needs a `url` that leads past it. Without it their work is found by polling.
+   * @default true: with the settings of the DataSource
+   */
+  readonly listen?: boolean | { readonly url: string };
 }
 
 export interface RetentionOptions {

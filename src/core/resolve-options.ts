@@ -11,6 +11,7 @@ export interface ResolvedOptions {
   readonly sources: ReadonlyMap<string, Source>;
   readonly relay: false | ResolvedRelay;
   readonly retention: false | { readonly schedule: string };
+  readonly notify: boolean;
   readonly reconcile: boolean;
   readonly onAlert: OnAlert | undefined;
   readonly deadLetterThreshold: number;
@@ -24,6 +25,8 @@ export interface ResolvedRelay {
   readonly handlers: number | undefined;
   readonly effects: number;
   readonly graceMs: number;
+  /** `url` undefined: the DataSource's own settings. */
+  readonly listen: false | { readonly url: string | undefined };
 }
 
 const count = z.int().positive();
@@ -40,10 +43,12 @@ const optionsSchema = z.strictObject({
         handlers: count.optional(),
         effects: count.optional(),
         shutdownGrace: duration.optional(),
+        listen: z.union([z.boolean(), z.strictObject({ url: z.string().min(1) })]).optional(),
       }),
     ])
     .optional(),
   retention: z.union([z.literal(false), z.strictObject({ schedule: z.string().optional() })]).optional(),
+  notify: z.boolean().optional(),
   reconcile: z.boolean().optional(),
   onAlert: fn<OnAlert>().optional(),
   deadLetterThreshold: count.optional(),
@@ -83,8 +88,12 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
       handlers: relay.handlers,
       effects: relay.effects ?? 20,
       graceMs: toMs(relay.shutdownGrace ?? '10s')!,
+      listen: relay.listen !== false && {
+        url: typeof relay.listen === 'object' ? relay.listen.url : undefined,
+      },
     },
     retention: options.retention !== false && { schedule: options.retention?.schedule ?? '17 3 * * *' },
+    notify: options.notify ?? true,
     reconcile: options.reconcile ?? true,
     onAlert: options.onAlert,
     deadLetterThreshold: options.deadLetterThreshold ?? 10,
