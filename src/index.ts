@@ -28,6 +28,7 @@ export type { ReceivedRequest } from './inbox/inbox.js';
 export { Rejections } from './inbox/rejections.js';
 export { StartupReconciler } from './inbox/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/startup.reconciler.js';
+export type { RecordReport } from './inbox/record.reconciler.js';
 export { Outbox } from './outbox/outbox.js';
 export { OutboxRelay } from './outbox/outbox.relay.js';
 export type { TickReport } from './outbox/outbox.relay.js';
@@ -50,8 +51,12 @@ export {
 export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
+  BusinessRecord,
+  BusinessRecordPolicy,
   EffectOptions,
   HandlerOptions,
+  RecordByEntity,
+  RecordByFunction,
   RelayOptions,
   RetentionOptions,
   RetryOptions,

@@ -29,6 +29,7 @@ import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
+import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
@@ -48,6 +49,7 @@ import { ClaimStore } from './storage/claim.store.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
+import { RecordStore } from './storage/record.store.js';
 import { RetentionStore } from './storage/retention.store.js';
 
 /** What Nest must know before any factory has run. */
@@ -63,7 +65,7 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
 
-const storage = [ClaimStore, OutboxStore, LeaseStore, NotifyStore, RetentionStore];
+const storage = [ClaimStore, OutboxStore, LeaseStore, NotifyStore, RecordStore, RetentionStore];
 const outbox = [
   Alerts,
   DeadLetters,
@@ -85,6 +87,7 @@ const inbox = [
   Inbox,
   InlineDispatcher,
   ProviderRetries,
+  RecordReconciler,
   Rejections,
   StartupReconciler,
 ];

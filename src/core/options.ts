@@ -1,6 +1,8 @@
+import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
 import type { Classifier } from './classify.js';
 import type { Duration } from './duration.js';
+import type { WebhookEvent } from './event.js';
 import type { SourceDefinition } from './source.js';
 
 /** Options of `WebhooksModule.forRoot`. Durations are milliseconds, or text such as '30s', '4h', '30d'. */
@@ -49,6 +51,8 @@ export interface RelayOptions {
 export interface RetentionOptions {
   /** Cron expression of the nightly run. @default '17 3 * * *' */
   readonly schedule?: string;
+  /** How long settled effects that belong to no event are kept, by the time they were settled. @default '30d' */
+  readonly effects?: Duration;
 }
 
 /** Retries of a handler or an effect: exponential with full jitter. */
@@ -79,8 +83,39 @@ export interface HandlerOptions extends WorkOptions {
   readonly name?: string;
   /** Former names, so that rows and effects of before the renaming stay the same ones. */
   readonly was?: readonly string[];
+  /** How the reconciler finds events that are done although what the handler wrote is not there. */
+  readonly businessRecord?: BusinessRecord;
   /** Run inside the claim's own transaction, before the answer. For quick database work only. @default false */
   readonly inline?: boolean;
+}
+
+/**
+ * The record that a handler leaves for each event. After boot and on demand the reconciler looks for those of its `done` rows, and
+ * where one is missing (a table restored from an older backup, a record deleted by mistake) the handler runs again: once a row.
+ */
+export type BusinessRecord = BusinessRecordPolicy & (RecordByEntity | RecordByFunction);
+
+export interface BusinessRecordPolicy {
+  /** How far back, by arrival of the event. @default '24h' */
+  readonly window?: Duration;
+  /** Rows settled more recently are left alone. @default '1m' */
+  readonly minAge?: Duration;
+  /** `report` raises the alert only. @default 'reprocess' */
+  readonly onMissing?: 'reprocess' | 'report';
+}
+
+export interface RecordByEntity {
+  readonly entity: EntityTarget<ObjectLiteral>;
+  /** What identifies the record; an empty condition is refused, since it would match any. */
+  where(event: WebhookEvent): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
+}
+
+export interface RecordByFunction {
+  /** Returns those of the events, up to 200 at once, whose record is missing. Only reads; asked again, one by one, under lock. */
+  missing(
+    events: readonly WebhookEvent[],
+    manager: EntityManager,
+  ): Promise<readonly WebhookEvent[]> | readonly WebhookEvent[];
 }
 
 /** Options of `@OnEffect`. */

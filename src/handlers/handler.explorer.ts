@@ -7,6 +7,7 @@ import { ConfigurationError } from '../core/errors.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
+  resolveRecord,
   retryPolicy,
   type ResolvedOptions,
 } from '../core/resolve-options.js';
@@ -86,6 +87,7 @@ export class HandlerExplorer {
       source: name,
       types,
       inline: options.inline ?? false,
+      record: resolveRecord(options.businessRecord, source, at),
       retry: retryPolicy(options.retry, source.maxAttempts),
       timeoutMs,
       concurrency: options.concurrency,

@@ -3,6 +3,7 @@ import { closest } from 'fastest-levenshtein';
 import type { Classifier } from '../core/classify.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
+import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
 import type { EffectContext, HandlerContext } from './context.js';
 import { typeMatches } from './type-pattern.js';
@@ -23,6 +24,7 @@ export interface Handler extends Work {
   readonly source: string;
   readonly types: readonly string[];
   readonly inline: boolean;
+  readonly record: ResolvedRecord | undefined;
   invoke(event: WebhookEvent, context: HandlerContext): unknown;
 }
 

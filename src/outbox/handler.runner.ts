@@ -1,16 +1,15 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
-import { PermanentError, WebhookInboxError } from '../core/errors.js';
+import { WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
 import { logLine } from '../core/log.js';
-import { parsePayload } from '../core/payload.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../handlers/context.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
-import { OutboxStore, type LeasedRow, type StoredEvent } from '../storage/outbox.store.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
 import type { Deadline } from './deadline.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
@@ -19,6 +18,7 @@ import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
+import { webhookEvent } from './webhook-event.js';
 
 /** The lease ended before the settle: another process may be at it, so that this run is rolled back. */
 export class LeaseLost extends WebhookInboxError {
@@ -104,7 +104,7 @@ export class HandlerRunner {
     signal: AbortSignal,
   ): Promise<RunEnqueue> {
     const { manager, queryRunner } = transaction;
-    const event = this.event(row);
+    const event = webhookEvent(row.event!, this.options);
     const run = new RunEnqueue(this.store, this.registry, manager, row.id, row.event);
     this.outbox.bind(queryRunner, run.enqueue);
     const { attempt, id: outboxId } = row;
@@ -113,14 +113,5 @@ export class HandlerRunner {
     const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, resultSummary(result)));
     if (!settled) throw new LeaseLost();
     return run;
-  }
-
-  private event(row: LeasedRow): WebhookEvent {
-    const { body, ...stored }: StoredEvent = row.event!;
-    if (body === null) throw new PermanentError('the body was removed, by retention or by a person');
-    const contentType = stored.headers['content-type'];
-    const provider = this.options.sources.get(stored.source)?.provider;
-    const payload = provider?.parse ? provider.parse(body, contentType) : parsePayload(body, contentType);
-    return { ...stored, rawBody: body, payload };
   }
 }
