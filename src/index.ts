@@ -6,6 +6,8 @@ export { OnEffect } from './handlers/on-effect.decorator.js';
 export { UseWebhook } from './http/use-webhook.decorator.js';
 export { Event, TxManager } from './http/route.params.js';
 export type {
+  BatchContext,
+  BatchEvent,
   CompletionContext,
   EffectContext,
   EffectName,
@@ -30,8 +32,18 @@ export { StartupReconciler } from './inbox/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/startup.reconciler.js';
 export { Outbox } from './outbox/outbox.js';
 export { OutboxRelay } from './outbox/outbox.relay.js';
-export type { TickReport } from './outbox/outbox.relay.js';
+export type { TickReport } from './outbox/tick.report.js';
+export { Parked } from './operator/parked.js';
+export { Pauses } from './operator/pauses.js';
+export { Replays } from './operator/replays.js';
+export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replays.js';
+export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay.planner.js';
 export { Retention } from './operator/retention.js';
+export { Revivals } from './operator/revivals.js';
+export type { Decider } from './operator/revivals.js';
+export type { ParkedDecision } from './storage/decision.store.js';
+export type { Pause, PauseKind } from './storage/pause.store.js';
+export type { EventCriteria } from './storage/replay.store.js';
 export { migrate } from './storage/migrate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
@@ -52,12 +64,18 @@ export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
   EffectOptions,
   HandlerOptions,
+  Hydrate,
+  OrderOptions,
+  ProbeAnswer,
+  ProbeContext,
+  SkipStale,
   RelayOptions,
   RetentionOptions,
   RetryOptions,
   WebhooksOptions,
   WorkOptions,
 } from './core/options.js';
-export type { DeadReason, EventState, OutboxState } from './core/states.js';
+export type { DeadReason, EventState, OutboxState, ParkedReason } from './core/states.js';
+export type { StandardSchema } from './core/standard-schema.js';
 
 export * from './sources/index.js';

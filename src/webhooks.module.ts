@@ -28,23 +28,43 @@ import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
+import { OwedRows } from './inbox/owed.rows.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
+import { Parked } from './operator/parked.js';
+import { Pauses } from './operator/pauses.js';
+import { ReplayPlanner } from './operator/replay.planner.js';
+import { Replays } from './operator/replays.js';
 import { Retention } from './operator/retention.js';
+import { Revivals } from './operator/revivals.js';
+import { BatchRunner } from './outbox/batch.runner.js';
 import { DeadLetters } from './outbox/dead.letters.js';
+import { EffectDoubts } from './outbox/effect.doubts.js';
+import { EventPreparer } from './outbox/event.preparer.js';
+import { LeasePlan } from './outbox/lease.plan.js';
+import { PausedNames } from './outbox/paused.names.js';
+import { EnqueueStores } from './outbox/run.enqueue.js';
+import { StaleFilter } from './outbox/stale.filter.js';
+import { Turns } from './outbox/turns.js';
 import { EffectRunner } from './outbox/effect.runner.js';
 import { FailureSettler } from './outbox/failure.settler.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Outbox } from './outbox/outbox.js';
+import { OrderKeys } from './outbox/order.keys.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
 import { ClaimStore } from './storage/claim.store.js';
+import { DecisionStore } from './storage/decision.store.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
+import { PauseStore } from './storage/pause.store.js';
+import { ReplayStore } from './storage/replay.store.js';
+import { TurnStore } from './storage/turn.store.js';
+import { WatermarkStore } from './storage/watermark.store.js';
 import { RetentionStore } from './storage/retention.store.js';
 
 /** What Nest must know before any factory has run. */
@@ -60,17 +80,36 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
 
-const storage = [ClaimStore, OutboxStore, LeaseStore, RetentionStore];
+const storage = [
+  ClaimStore,
+  DecisionStore,
+  LeaseStore,
+  OutboxStore,
+  PauseStore,
+  ReplayStore,
+  RetentionStore,
+  TurnStore,
+  WatermarkStore,
+];
 const outbox = [
   Alerts,
+  BatchRunner,
   DeadLetters,
+  EffectDoubts,
   EffectRunner,
+  EnqueueStores,
+  EventPreparer,
   FailureSettler,
   HandlerRunner,
   HostTimers,
+  LeasePlan,
+  OrderKeys,
   Outbox,
   OutboxRelay,
+  PausedNames,
   RelayLoop,
+  StaleFilter,
+  Turns,
   WakeUp,
 ];
 const inbox = [
@@ -79,6 +118,7 @@ const inbox = [
   EventDispatcher,
   Inbox,
   InlineDispatcher,
+  OwedRows,
   ProviderRetries,
   Rejections,
   StartupReconciler,
@@ -93,7 +133,8 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [HandlerExplorer, HandlerRegistry];
-const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, Retention];
+const operator = [Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
 @Module({})
