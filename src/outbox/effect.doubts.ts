@@ -51,10 +51,10 @@ export class EffectDoubts {
     payload: unknown,
     signal: AbortSignal,
   ): Promise<ProbeAnswer | undefined> {
-    const { probe, probeFirst } = effect.options;
-    if (probe === undefined) return row.begun ? 'unknown' : undefined;
-    if (!row.begun && probeFirst !== true) return undefined;
-    const asking = Promise.resolve(probe.call(effect.instance, payload, { key: row.id, signal }));
+    const { options } = effect;
+    if (options.probe === undefined) return row.begun ? 'unknown' : undefined;
+    if (!row.begun && options.probeFirst !== true) return undefined;
+    const asking = Promise.resolve(options.probe.call(effect.instance, payload, { key: row.id, signal }));
     const answer = await orAborted(asking, signal);
     this.logger.log(
       logLine('probed', rowFacts(row, { answer: typeof answer === 'object' ? 'done' : answer })),

@@ -14,11 +14,11 @@ export class OrderKeys {
 
   /** Undefined without a `key` option, and where the key cannot be had: the event is kept all the same, and runs without order. */
   of(handler: Handler, stored: StoredEvent): string | undefined {
-    const { key } = handler.options;
-    if (key === undefined) return undefined;
+    const { options } = handler;
+    if (options.key === undefined) return undefined;
     try {
       const event = this.preparer.parse(stored);
-      return orderKey(() => key.call(handler.instance, event));
+      return orderKey(() => options.key!.call(handler.instance, event));
     } catch (error) {
       const facts = {
         source: stored.source,
