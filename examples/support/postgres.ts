@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './free.port.js';
 
 export interface Postgres {
   /** Connection URL of the server, without a database name's guarantee beyond `postgres`. */
@@ -83,12 +83,4 @@ function endWhenAlone(signal: NodeJS.Signals): void {
   if (process.listenerCount(signal) > 1) return;
   const stopped = Promise.all([...running].map((stop) => stop()));
   void stopped.finally(() => process.exit(128 + constants.signals[signal]));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
