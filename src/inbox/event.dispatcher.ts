@@ -84,7 +84,7 @@ export class EventDispatcher {
   ): Promise<Verdict> {
     const events = incomingEvents(delivery);
     try {
-      if (delivery.stale) return await this.onlyKnown(delivery, events);
+      if (delivery.stale) await this.refuseUnknown(delivery, events);
       const verdicts: Verdict[] = [];
       const together: IncomingEvent[] = [];
       for (const event of events) {
@@ -141,13 +141,16 @@ export class EventDispatcher {
     return { kind: results.some((result) => result.won) ? 'ok' : 'duplicate' };
   }
 
-  /** A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was. */
-  private async onlyKnown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
+  /**
+   * A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was, and is
+   * met as any other redelivery is.
+   * @throws SignatureRejection
+   */
+  private async refuseUnknown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<void> {
     for (const event of events) {
       if ((await this.claims.find(this.dataSource.manager, event)) === undefined)
-        throw outsideWindow(delivery.source, undefined);
+        throw outsideWindow(delivery.source, delivery.skewMs);
     }
-    return { kind: 'duplicate' };
   }
 
   /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
