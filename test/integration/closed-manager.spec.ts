@@ -184,7 +184,7 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     const { manager } = inbox.database.dataSource;
     const { leased } = await inbox.app.get(OutboxStore).lease(manager, inbox.relay.owner, 30_000, [name], 1);
     const giveBack = await holdPool(inbox.dataSource);
-    const run = inbox.app.get(HandlerRunner).run(leased[0]!, new Deadline('awardee/handle', 40), 40);
+    const run = inbox.app.get(HandlerRunner).run(leased[0]!, new Deadline('awardee/handle', 40).signal, 40);
     await pause(80);
     await giveBack();
     expect(await run).toBe('retry');
