@@ -30,8 +30,10 @@ export interface TestInbox {
   /** The application's own DataSource, with the pool that handlers and claims share. */
   readonly dataSource: DataSource;
   readonly alerts: Alert[];
-  /** Delivers an event of the source `awardee` as its provider would, without HTTP. */
+  /** Delivers an event as its provider would, without HTTP. A payload that is text is sent as it is. */
   deliver(id: string, type?: string, payload?: unknown, source?: string): Promise<Answer>;
+  /** Delivers to another source than `awardee`. */
+  deliverTo(source: string, id: string, payload?: unknown): Promise<Answer>;
   query<T = Record<string, unknown>>(sql: string, parameters?: unknown[]): Promise<T[]>;
   /** Outbox rows in the order of their creation. */
   rows(where?: string): Promise<OutboxRow[]>;
@@ -103,6 +105,10 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
   const relay = app.get(OutboxRelay);
   const dataSource = app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
   const query: TestInbox['query'] = (sql, parameters) => database.query(sql, parameters);
+  const deliver: TestInbox['deliver'] = (id, type = 'grant.made', payload = {}, source = 'awardee') => {
+    const { headers, body } = awardee(id, type, payload);
+    return app.get(Inbox).receive(source, { headers, rawBody: body });
+  };
   const makeDue = async () => {
     await query(
       `UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending' AND leased_by IS NULL AND due_at > now()`,
@@ -116,10 +122,8 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     alerts,
     query,
     makeDue,
-    deliver: async (id, type = 'grant.made', payload: unknown = {}, source = 'awardee') => {
-      const { headers, body } = awardee(id, type, payload);
-      return app.get(Inbox).receive(source, { headers, rawBody: body });
-    },
+    deliver,
+    deliverTo: (source, id, payload) => deliver(id, 'grant.made', payload, source),
     rows: (where = 'true') =>
       query<OutboxRow>(`SELECT * FROM webhook_outbox WHERE ${where} ORDER BY created_at, id`),
     settle: async () => {
@@ -149,23 +153,27 @@ export interface Script {
   effect: (payload: unknown, context: EffectContext) => unknown;
 }
 
-/** A class with one handler of everything and one effect, `mail`, whose code is the script's. */
+/** A class with one handler, `handle`, of everything that its sources send, and one effect, `mail`; their code is the script's. */
 export function scripted(
   script: Partial<Script>,
-  options: { handler?: HandlerOptions; effect?: EffectOptions; source?: string; types?: string } = {},
+  options: { handler?: HandlerOptions; effect?: EffectOptions | false; sources?: readonly string[] } = {},
 ): Type {
   @Injectable()
   class Scripted {
-    @OnWebhook(options.source ?? 'awardee', options.types ?? '*', { name: 'handle', ...options.handler })
     handle(event: WebhookEvent, context: HandlerContext) {
       return script.handle?.(event, context);
     }
 
-    @OnEffect('mail', options.effect)
     effect(payload: unknown, context: EffectContext) {
       return script.effect?.(payload, context);
     }
   }
+  const decorate = (method: 'handle' | 'effect', decorator: MethodDecorator) =>
+    void decorator(Scripted.prototype, method, Object.getOwnPropertyDescriptor(Scripted.prototype, method)!);
+  for (const source of options.sources ?? ['awardee']) {
+    decorate('handle', OnWebhook(source, '*', { name: 'handle', ...options.handler }));
+  }
+  if (options.effect !== false) decorate('effect', OnEffect('mail', options.effect));
   return Scripted;
 }
 

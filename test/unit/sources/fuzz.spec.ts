@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { BodyReader } from '../../../src/core/body.js';
 import { EventIdUnusable, SignatureRejection } from '../../../src/core/errors.js';
 import type { Provider } from '../../../src/core/provider.js';
