@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Delivery } from './plan.js';
+import { post } from './post.js';
 import { signed } from './signatures.js';
 import type { Tally } from './tally.js';
 
@@ -38,10 +39,8 @@ export class Courier {
     const body = kind === 'tampered' ? Buffer.concat([event.body, Buffer.from(' ')]) : event.body;
     const startedAt = performance.now();
     try {
-      const url = `${this.origin}/webhooks/${event.source}`;
-      const response = await fetch(url, { method: 'POST', headers, body: new Uint8Array(body) });
-      const text = await response.text();
-      return this.tally.add(delivery, response.status, text, performance.now() - startedAt);
+      const answer = await post(`${this.origin}/webhooks/${event.source}`, headers, body);
+      return this.tally.add(delivery, answer.status, answer.body, performance.now() - startedAt);
     } catch {
       return this.tally.add(delivery, 0, '', 0);
     }

@@ -3,7 +3,11 @@ import type { Outcome } from './sender.js';
 
 /** The outcome as a table for people. */
 export function report({ plan, tally, stormMs, ...verdict }: Outcome): string {
-  const table = new Table({ colAligns: ['left', 'right', 'left'], style: { head: [], border: [] } });
+  const table = new Table({
+    colAligns: ['left', 'right', 'left'],
+    style: { head: [], border: [] },
+    chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
+  });
   const number = (value: number) => value.toLocaleString('en');
   const row = (what: string, value: number | string, note = '') =>
     table.push([what, typeof value === 'number' ? number(value) : value, note]);

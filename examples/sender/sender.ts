@@ -22,7 +22,7 @@ export interface Outcome extends Verdict {
 
 const STRIPE_EVENTS = 200;
 const STANDARD_EVENTS = 200;
-const PROGRESS_MS = 2_000;
+const PROGRESS_MS = 3_000;
 /** Nothing has moved for so long: what is still owed then counts as lost. */
 const PATIENCE_MS = 30_000;
 
