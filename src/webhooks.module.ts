@@ -9,6 +9,7 @@ import {
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { getDataSourceToken } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
@@ -65,6 +66,7 @@ import { PauseStore } from './storage/pause.store.js';
 import { ReplayStore } from './storage/replay.store.js';
 import { TurnStore } from './storage/turn.store.js';
 import { WatermarkStore } from './storage/watermark.store.js';
+import { StrayQueries } from './storage/stray.queries.js';
 import { RetentionStore } from './storage/retention.store.js';
 
 /** What Nest must know before any factory has run. */
@@ -81,6 +83,7 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
 }
 
 const storage = [
+  StrayQueries,
   ClaimStore,
   DecisionStore,
   LeaseStore,
@@ -144,7 +147,8 @@ export class WebhooksModule implements OnModuleInit {
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
-    @Inject(WEBHOOKS_OPTIONS) _options: unknown,
+    private readonly strayQueries: StrayQueries,
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
   ) {}
 
   static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
@@ -171,6 +175,7 @@ export class WebhooksModule implements OnModuleInit {
     this.handlers.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    this.strayQueries.watch(this.dataSource);
   }
 }
 
