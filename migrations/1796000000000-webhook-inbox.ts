@@ -8,6 +8,10 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
  * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
  * - `webhook_lease`: names of jobs that one instance at a time may run.
+ * - `webhook_pause`: sources, handlers and effects that no relay leases.
+ * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key.
+ * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
+ * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
  */
 export class WebhookInbox1796000000000 implements MigrationInterface {
   readonly name = 'WebhookInbox1796000000000';
@@ -52,30 +56,48 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         due_at       timestamptz NOT NULL DEFAULT now(),
         created_at   timestamptz NOT NULL DEFAULT now(),
         settled_at   timestamptz,
+        begun_at     timestamptz,
+        first_leased_at timestamptz,
         leased_by    uuid,
         attempt      integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0),
         attempt_base integer     NOT NULL DEFAULT 0 CHECK (attempt_base BETWEEN 0 AND attempt),
         lost         integer     NOT NULL DEFAULT 0,
+        generation   smallint    NOT NULL DEFAULT 0,
         revived      boolean     NOT NULL DEFAULT false,
         reconciled   boolean     NOT NULL DEFAULT false,
+        waits        boolean     NOT NULL DEFAULT false,
         kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
         state        text        NOT NULL DEFAULT 'pending'
                      CHECK (state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')),
         name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
         key          text        NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
+        order_key    text        CHECK (octet_length(order_key) <= 255),
         source       text,
         tenant       text,
         event_id     text,
         reason       text,
         error        text,
-        CHECK (leased_by IS NULL OR state = 'pending'),
+        CHECK (leased_by IS NULL OR (state = 'pending' AND NOT waits)),
+        CHECK (order_key IS NOT NULL OR NOT waits),
         CHECK ((settled_at IS NULL) = (state IN ('pending', 'parked'))),
         CHECK (kind = 'effect' OR event_id IS NOT NULL),
         CHECK (state <> 'superseded' OR kind = 'handler')
       ) WITH (fillfactor = 80)`);
     // The lease: one range scan for each name that a process knows, in the order of due times.
     await runner.query(`
-      CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at) WHERE state = 'pending'`);
+      CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at)
+        WHERE state = 'pending' AND NOT waits`);
+    // Order per key: at most one row of a key is in the index above; the others wait their turn out of its sight, so that a hot
+    // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own.
+    await runner.query(`
+      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_turn ON webhook_outbox (name, order_key)
+        WHERE state = 'pending' AND NOT waits AND order_key IS NOT NULL`);
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (name, order_key, created_at, id)
+        WHERE state = 'pending' AND waits`);
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_blocking ON webhook_outbox (name, order_key)
+        WHERE state IN ('dead', 'parked') AND order_key IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_event ON webhook_outbox (source, tenant, event_id)
         WHERE event_id IS NOT NULL`);
@@ -119,6 +141,42 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         name  text        PRIMARY KEY,
         owner uuid        NOT NULL,
         until timestamptz NOT NULL
+      )`);
+
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_pause (
+        kind      text        NOT NULL CHECK (kind IN ('source', 'handler', 'effect')),
+        name      text        NOT NULL,
+        paused_at timestamptz NOT NULL DEFAULT now(),
+        paused_by text        NOT NULL,
+        reason    text        NOT NULL,
+        PRIMARY KEY (kind, name)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_watermark (
+        handler text        NOT NULL,
+        source  text        NOT NULL,
+        tenant  text        NOT NULL,
+        key     text        NOT NULL CHECK (octet_length(key) <= 255),
+        at      timestamptz NOT NULL,
+        PRIMARY KEY (handler, source, tenant, key)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_replay (
+        replay_id   uuid        NOT NULL,
+        claim_id    uuid        NOT NULL,
+        replayed_at timestamptz NOT NULL DEFAULT now(),
+        replayed_by text        NOT NULL,
+        reason      text        NOT NULL,
+        PRIMARY KEY (replay_id, claim_id)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_refire (
+        outbox_id  uuid     NOT NULL,
+        effect     text     NOT NULL,
+        generation smallint NOT NULL,
+        replay_id  uuid     NOT NULL,
+        PRIMARY KEY (outbox_id, effect, generation)
       )`);
 
     // A queue table is mostly dead rows between vacuums; the defaults (20 % of the table) let a lease scan wade through them.
@@ -170,8 +228,20 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`DROP VIEW IF EXISTS webhook_event`);
-    for (const table of ['lease', 'conflict', 'outbox_data', 'outbox', 'claim']) {
+    for (const table of TABLES) {
       await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
     }
   }
 }
+
+const TABLES = [
+  'refire',
+  'replay',
+  'watermark',
+  'pause',
+  'lease',
+  'conflict',
+  'outbox_data',
+  'outbox',
+  'claim',
+];

@@ -36,6 +36,21 @@ export function classify(error: unknown, ...classifiers: readonly (Classifier | 
   return { kind: 'transient', delayMs };
 }
 
+/**
+ * Whether an error says that nothing was done at the other side: a refusal, or no connection at all. Anything else (a time-out, a
+ * broken connection, a 5xx) leaves it open.
+ */
+export function isKnownNotDone(error: unknown): boolean {
+  if (error instanceof PermanentError || error instanceof RetryAfter) return true;
+  const status = statusOf(error);
+  if (status !== undefined) return status >= 400 && status < 500;
+  const code = property(error, 'code') ?? property(property(error, 'cause'), 'code');
+  return (
+    typeof code === 'string' &&
+    ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code)
+  );
+}
+
 /** Whether the database could not be used, or refused for a moment: the caller should come back. */
 export function isDatabaseUnavailable(error: unknown): boolean {
   const sqlState = sqlStateOf(error);

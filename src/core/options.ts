@@ -4,6 +4,7 @@ import type { Classifier } from './classify.js';
 import type { Duration } from './duration.js';
 import type { WebhookEvent } from './event.js';
 import type { SourceDefinition } from './source.js';
+import type { StandardSchema } from './standard-schema.js';
 
 /** Options of `WebhooksModule.forRoot`. Durations are milliseconds, or text such as '30s', '4h', '30d'. */
 export interface WebhooksOptions {
@@ -77,8 +78,14 @@ export interface WorkOptions {
   readonly classify?: Classifier;
 }
 
+/** How rows are put in order: two with one key never run at once, and they run in the order in which they came. */
+export interface OrderOptions {
+  /** What a dead or parked row does to its key: `release` lets the next run, `block` holds the key until a person decides. @default 'release' */
+  readonly onDead?: 'release' | 'block';
+}
+
 /** Options of `@OnWebhook`. */
-export interface HandlerOptions extends WorkOptions {
+export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOptions {
   /** The stable id of the handler, unique for a source: outbox ids hang on it. @default 'Class.method' */
   readonly name?: string;
   /** Former names, so that rows and effects of before the renaming stay the same ones. */
@@ -87,6 +94,30 @@ export interface HandlerOptions extends WorkOptions {
   readonly businessRecord?: BusinessRecord;
   /** Run inside the claim's own transaction, before the answer. For quick database work only. @default false */
   readonly inline?: boolean;
+  /** The order key of an event: events of one key are handled one after the other. @default none, no order */
+  key?(event: WebhookEvent<TPayload>): string | undefined;
+  /** Up to so many events in one transaction: the method gets an array of `BatchEvent`. A batch that fails is split. @default 1 */
+  readonly batch?: number;
+  /** Skip an event older than the newest one this handler has seen of the same resource. */
+  readonly skipStale?: SkipStale<TPayload>;
+  /** Any Standard Schema: the payload is validated, and replaced by what it returns. A mismatch is permanent. */
+  readonly schema?: StandardSchema<TPayload>;
+  /** Fetches the resource's current state before the transaction; the handler finds it in `context.current`. */
+  readonly hydrate?: Hydrate<TPayload>;
+}
+
+export interface SkipStale<TPayload = unknown> {
+  /** The resource that the event is about. */
+  key(event: WebhookEvent<TPayload>): string;
+  /** The time to compare; equal times run. Undefined: the event runs. @default the event's `occurredAt` */
+  at?(event: WebhookEvent<TPayload>): Date | undefined;
+}
+
+/** `this` of both functions is the handler's instance. */
+export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
+  /** The resource to fetch: runs in flight for one resource share a fetch. */
+  key(event: WebhookEvent<TPayload>): string;
+  fetch(event: WebhookEvent<TPayload>, context: { readonly signal: AbortSignal }): Promise<TCurrent>;
 }
 
 /**
@@ -119,7 +150,33 @@ export interface RecordByFunction {
 }
 
 /** Options of `@OnEffect`. */
-export interface EffectOptions extends WorkOptions {
+export interface EffectOptions<TPayload = unknown> extends WorkOptions, OrderOptions {
   /** Former names of the effect. */
   readonly was?: readonly string[];
+  /** The order key of a payload: effects of one key are done one after the other. @default none, no order */
+  key?(payload: TPayload): string | undefined;
+  /**
+   * Asks the other side whether the effect was done, when an attempt began and its end is unknown. `this` is the effect's instance.
+   */
+  probe?(payload: TPayload, context: ProbeContext): Promise<ProbeAnswer>;
+  /** Ask before every attempt, the first included: check, then act, for sinks without idempotency keys. @default false */
+  readonly probeFirst?: boolean;
+  /**
+   * What to do with an attempt whose end is unknown and stays so: `retry` under the same key, or `park` for a person. @default 'retry'
+   */
+  readonly inDoubt?: 'retry' | 'park';
+  /**
+   * How long the other side remembers an idempotency key. Automatic attempts end before; then the row is parked.
+   * `false`: it never forgets. @default '24h'
+   */
+  readonly keyRetention?: Duration | false;
 }
+
+export interface ProbeContext {
+  /** The idempotency key that the attempts used. */
+  readonly key: string;
+  readonly signal: AbortSignal;
+}
+
+/** What a probe found out. `done` may tell the result, which is kept as if the effect had returned it. */
+export type ProbeAnswer = 'done' | 'not-done' | 'unknown' | { readonly done: unknown };

@@ -86,15 +86,33 @@ const workShape = {
   classify: fn().optional(),
   was: z.array(z.string()).optional(),
 };
+const orderShape = { key: fn().optional(), onDead: z.enum(['release', 'block']).optional() };
 const handlerSchema = z.strictObject({
   ...workShape,
+  ...orderShape,
   name: z.string().optional(),
   inline: z.boolean().optional(),
   businessRecord: z
     .union([recordSchema({ entity: z.unknown(), where: fn() }), recordSchema({ missing: fn() })])
     .optional(),
+  batch: count.max(10_000).optional(),
+  skipStale: z.strictObject({ key: fn(), at: fn().optional() }).optional(),
+  schema: z
+    .custom((value) => typeof value === 'object' || typeof value === 'function', {
+      error: 'expected a Standard Schema',
+    })
+    .refine((value) => '~standard' in (value as object), { error: 'expected a Standard Schema' })
+    .optional(),
+  hydrate: z.strictObject({ key: fn(), fetch: fn() }).optional(),
 });
-const effectSchema = z.strictObject(workShape);
+const effectSchema = z.strictObject({
+  ...workShape,
+  ...orderShape,
+  probe: fn().optional(),
+  probeFirst: z.boolean().optional(),
+  inDoubt: z.enum(['retry', 'park']).optional(),
+  keyRetention: z.union([z.literal(false), duration]).optional(),
+});
 
 /** @throws ConfigurationError naming the option's path, what was expected and what was received */
 export function resolveOptions(options: WebhooksOptions): ResolvedOptions {

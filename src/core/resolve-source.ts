@@ -14,6 +14,7 @@ export interface Source {
   readonly retries: 'own' | 'provider';
   readonly ackTimeoutMs: number;
   readonly maxAttempts: number;
+  readonly concurrency: number | undefined;
   readonly toleranceMs: number | undefined;
   readonly staleDuplicates: 'accept' | 'reject';
   readonly suspectedReplays: 'flag' | 'refuse';
@@ -43,6 +44,7 @@ const schema = z.strictObject({
   retries: z.enum(['own', 'provider']).optional(),
   ackTimeout: duration.optional(),
   maxAttempts: z.int().positive().optional(),
+  concurrency: z.int().positive().optional(),
   tolerance: duration.optional(),
   staleDuplicates: z.enum(['accept', 'reject']).optional(),
   suspectedReplays: z.enum(['flag', 'refuse']).optional(),
@@ -86,6 +88,7 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     retries,
     ackTimeoutMs: ms(definition.ackTimeout) ?? 8_000,
     maxAttempts: definition.maxAttempts ?? (retries === 'provider' ? 5 : 20),
+    concurrency: definition.concurrency,
     toleranceMs: ms(definition.tolerance) ?? provider.toleranceMs,
     staleDuplicates:
       definition.staleDuplicates ?? (provider.retries.sameTimestamp === true ? 'accept' : 'reject'),

@@ -32,6 +32,8 @@ export interface SourcePolicies {
   readonly ackTimeout?: Duration;
   /** Attempts of a handler before its row is dead. @default 20 under `own`, 5 under `provider` */
   readonly maxAttempts?: number;
+  /** Handlers of this source that run at once in one process. @default the relay's */
+  readonly concurrency?: number;
   /** How far a signed timestamp may lie from now, past and future. @default the provider's, mostly '5m' */
   readonly tolerance?: Duration;
   /**

@@ -1,4 +1,5 @@
 import type { EntityManager } from 'typeorm';
+import type { WebhookEvent } from '../core/event.js';
 
 /**
  * Names and payloads of the application's effects, for type-checked `enqueue` calls. Augment it:
@@ -13,6 +14,10 @@ export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N
 export interface EnqueueOptions {
   /** Tells several effects of one name in one run apart; must be the same when the run is repeated. @default '' */
   readonly key?: string;
+  /** Not before this time. */
+  readonly runAt?: Date;
+  /** Not before so many milliseconds from now, by the database's clock. @default 0 */
+  readonly delayMs?: number;
 }
 
 /** The row of an effect. */
@@ -45,7 +50,18 @@ export interface HandlerContext {
   readonly attempt: number;
   /** The outbox id of this run. */
   readonly outboxId: string;
+  /** What `hydrate` fetched; undefined without it. */
+  readonly current?: unknown;
 }
+
+/** One event of a batch, as a handler with `batch` gets them: the effects it enqueues hang on it. */
+export interface BatchEvent<TPayload = unknown> extends WebhookEvent<TPayload> {
+  readonly enqueue: Enqueue;
+  readonly current?: unknown;
+}
+
+/** What a handler with `batch` gets besides its events. */
+export type BatchContext = Pick<HandlerContext, 'manager' | 'signal'>;
 
 /** What an effect gets besides its payload. */
 export interface EffectContext {

@@ -15,6 +15,7 @@ import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from './handler.registry.js';
 import { metadataOf } from './metadata.js';
+import { refuseContradictions, refuseForgottenKeys } from './contradictions.js';
 import { ON_EFFECT, type OnEffectMetadata } from './on-effect.decorator.js';
 import { ON_WEBHOOK, type OnWebhookMetadata } from './on-webhook.decorator.js';
 
@@ -56,13 +57,15 @@ export class HandlerExplorer {
     }
     const instance = wrapper.instance as Record<string, Method>;
     const invoke: Method = (...args) => instance[method]!(...args);
-    for (const metadata of handlers) this.registry.addHandler(this.handler(metadata, where, invoke));
-    for (const metadata of effects) this.registry.addEffect(effect(metadata, where, invoke));
+    for (const metadata of handlers)
+      this.registry.addHandler(this.handler(metadata, where, instance, invoke));
+    for (const metadata of effects) this.registry.addEffect(effect(metadata, where, instance, invoke));
   }
 
   private handler(
     { source: name, types, options }: OnWebhookMetadata,
     where: string,
+    instance: object,
     invoke: Method,
   ): Handler {
     const at = `${where} @OnWebhook('${name}')`;
@@ -74,13 +77,7 @@ export class HandlerExplorer {
         `${at}: expected event types with one '*' at most, received '${bad ?? ''}'`,
       );
     }
-    const timeoutMs = toMs(options.timeout ?? '30s')!;
-    if (options.inline === true && options.timeout !== undefined && timeoutMs > source.ackTimeoutMs) {
-      throw new ConfigurationError(
-        `${at}: an inline handler runs before the answer; expected a timeout of at most the source's ackTimeout ` +
-          `(${source.ackTimeoutMs} ms), received ${timeoutMs} ms`,
-      );
-    }
+    refuseContradictions(source, options, at);
     return {
       name: `${name}/${options.name ?? where}`,
       was: (options.was ?? []).map((former) => `${name}/${former}`),
@@ -89,10 +86,16 @@ export class HandlerExplorer {
       inline: options.inline ?? false,
       record: resolveRecord(options.businessRecord, source, at),
       retry: retryPolicy(options.retry, source.maxAttempts),
-      timeoutMs,
+      timeoutMs: toMs(options.timeout ?? '30s')!,
       concurrency: options.concurrency,
       classify: options.classify,
+      ordered: options.key !== undefined,
+      onDead: options.onDead ?? 'release',
+      batch: options.batch,
+      options,
+      instance,
       invoke,
+      invokeBatch: invoke,
     };
   }
 
@@ -109,7 +112,12 @@ export class HandlerExplorer {
   }
 }
 
-function effect({ effect: name, options }: OnEffectMetadata, where: string, invoke: Method): Effect {
+function effect(
+  { effect: name, options }: OnEffectMetadata,
+  where: string,
+  instance: object,
+  invoke: Method,
+): Effect {
   const at = `${where} @OnEffect('${name}')`;
   checkEffectOptions(options, at);
   for (const one of [name, ...(options.was ?? [])]) {
@@ -119,15 +127,22 @@ function effect({ effect: name, options }: OnEffectMetadata, where: string, invo
       );
     }
   }
-  return {
+  const made: Effect = {
     name,
     was: options.was ?? [],
     retry: retryPolicy(options.retry, undefined),
     timeoutMs: toMs(options.timeout ?? '30s')!,
     concurrency: options.concurrency,
     classify: options.classify,
+    ordered: options.key !== undefined,
+    onDead: options.onDead ?? 'release',
+    keyRetentionMs: options.keyRetention === false ? Infinity : toMs(options.keyRetention ?? '24h')!,
+    options,
+    instance,
     invoke,
   };
+  refuseForgottenKeys(made, at);
+  return made;
 }
 
 function prototypeOf(wrapper: InstanceWrapper): object | null {

@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import { ByteBudget } from './byte-budget.js';
-import { readRawBody } from './raw-body.js';
+import { rawBodyOf, readRawBody } from './raw-body.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
 type Next = (error?: unknown) => void;
@@ -79,10 +79,13 @@ export class RawBodyInstaller {
     response: ServerResponse,
     next: Next,
   ): void {
-    const source = this.routes.source(request.originalUrl ?? request.url ?? '');
+    const source = this.routes.source(request.method ?? '', request.originalUrl ?? request.url ?? '');
     if (source === undefined || request.readableEnded) return next();
     readRawBody(request, response, source, this.budget).then((read) => {
-      if (read) next();
+      if (!read) return;
+      // A refused body is not read to its end. A parser would start on the rest of it and answer in the guard's place.
+      if (!('bytes' in rawBodyOf(request)!)) hideBody(request);
+      next();
     }, next);
   }
 
@@ -94,13 +97,12 @@ export class RawBodyInstaller {
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
-      const source = this.routes.source(raw.url ?? '');
+      const source = this.routes.source(raw.method ?? '', raw.url ?? '');
       if (source === undefined) return payload;
       const { raw: response } = reply as { raw: ServerResponse };
       if (!(await readRawBody(raw, response, source, this.budget))) return new Promise(() => undefined);
       hidden.set(raw, { ...raw.headers });
-      for (const name of ['content-type', 'transfer-encoding']) delete raw.headers[name];
-      raw.headers['content-length'] = '0';
+      hideBody(raw);
       return payload;
     });
     fastify.addHook('preValidation', async ({ raw }) => {
@@ -110,3 +112,8 @@ export class RawBodyInstaller {
 }
 
 const READER = 'webhookRawBodyReader';
+
+/** Makes the request one without a body to whoever looks at its headers from here on. */
+function hideBody(request: IncomingMessage): void {
+  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
+}

@@ -1,6 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { isDatabaseUnavailable } from '../core/classify.js';
+import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -84,21 +85,20 @@ export class EventDispatcher {
   ): Promise<Verdict> {
     const events = incomingEvents(delivery);
     try {
-      if (delivery.stale) return await this.onlyKnown(delivery, events);
+      if (delivery.stale) {
+        const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
+        if (late !== undefined) return late;
+      }
       const verdicts: Verdict[] = [];
       const together: IncomingEvent[] = [];
       for (const event of events) {
-        const verdict = await this.inTime(
-          each(event),
-          delivery.source.ackTimeoutMs + this.options.claimTimeoutMs,
-        );
+        const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
+        const verdict = await this.alone(delivery, () => this.inTime(each(event), ms));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(
-          await this.inTime(this.claimAll(delivery.source, together), this.options.claimTimeoutMs),
-        );
+        verdicts.push(await this.inTime(this.claimAll(delivery, together), this.options.claimTimeoutMs));
       return events.length === 0 ? { kind: 'ok' } : worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
@@ -107,15 +107,26 @@ export class EventDispatcher {
   }
 
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */
-  private async claimAll(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
+  private async claimAll(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
+    const { source } = delivery;
     try {
       return await this.claimTogether(source, events);
     } catch (error) {
-      if (events.length === 1 || isDatabaseUnavailable(error)) throw error;
-      // One event of a batch that PostgreSQL refuses must not keep the others out.
+      if (events.length === 1 || !isOneEventsFault(error)) throw error;
       const verdicts: Verdict[] = [];
-      for (const event of events) verdicts.push(await this.claimTogether(source, [event]));
+      for (const event of events)
+        verdicts.push(await this.alone(delivery, () => this.claimTogether(source, [event])));
       return worst(verdicts);
+    }
+  }
+
+  /** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
+  private async alone<T>(delivery: VerifiedDelivery, work: () => Promise<T>): Promise<T | Verdict> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isOneEventsFault(error)) throw error;
+      return this.unavailable(delivery, error);
     }
   }
 
@@ -141,13 +152,16 @@ export class EventDispatcher {
     return { kind: results.some((result) => result.won) ? 'ok' : 'duplicate' };
   }
 
-  /** A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was. */
-  private async onlyKnown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
+  /**
+   * A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was, and is
+   * met as any other redelivery is.
+   * @throws SignatureRejection
+   */
+  private async refuseUnknown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<void> {
     for (const event of events) {
       if ((await this.claims.find(this.dataSource.manager, event)) === undefined)
-        throw outsideWindow(delivery.source, undefined);
+        throw outsideWindow(delivery.source, delivery.skewMs);
     }
-    return { kind: 'duplicate' };
   }
 
   /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
@@ -156,7 +170,7 @@ export class EventDispatcher {
     const late = new Promise<Verdict>((resolve) => {
       timer = setTimeout(
         () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
-        ms,
+        Math.min(ms, MAX_TIMER_MS),
       );
     });
     try {
@@ -175,6 +189,12 @@ export class EventDispatcher {
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
     this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
   }
+}
+
+/** Whether a failure says nothing about other events: a lock that was waited for in vain, a deadlock, a row that was refused. */
+function isOneEventsFault(error: unknown): boolean {
+  const sqlState = sqlStateOf(error);
+  return sqlState === '55P03' || sqlState?.startsWith('40') === true || !isDatabaseUnavailable(error);
 }
 
 function asInlineWork(handler: Handler): InlineWork {

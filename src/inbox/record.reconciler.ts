@@ -6,7 +6,7 @@ import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRecord } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
-import { webhookEvent } from '../outbox/webhook-event.js';
+import { EventPreparer } from '../outbox/event.preparer.js';
 import type { ClaimCursor } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
 import { RecordStore, type DoneRow } from '../storage/record.store.js';
@@ -40,6 +40,7 @@ export class RecordReconciler {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: RecordStore,
     private readonly registry: HandlerRegistry,
+    private readonly events: EventPreparer,
     private readonly alerts: Alerts,
   ) {}
 
@@ -101,7 +102,7 @@ export class RecordReconciler {
   private read(rows: readonly DoneRow[]): Candidate[] {
     return rows.flatMap((row) => {
       try {
-        return [{ ...row, seen: webhookEvent(row.event, this.options) }];
+        return [{ ...row, seen: this.events.parse(row.event) }];
       } catch {
         return [];
       }

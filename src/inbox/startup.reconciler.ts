@@ -2,7 +2,6 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
-import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -10,6 +9,7 @@ import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
+import { isOwed, OwedRows } from './owed.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { RecordReconciler, type RecordReport } from './record.reconciler.js';
 
@@ -44,6 +44,7 @@ export class StartupReconciler {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
+    private readonly owedRows: OwedRows,
     private readonly outbox: OutboxStore,
     private readonly leases: LeaseStore,
     private readonly records: RecordReconciler,
@@ -104,9 +105,10 @@ export class StartupReconciler {
   private async addMissing(claim: RecentClaim): Promise<number> {
     let added = 0;
     for (const handler of this.registry.match(claim.source, claim.event_type)) {
-      if ([handler.name, ...handler.was].some((name) => claim.names.includes(name))) continue;
-      const row = { id: outboxId(claim.id, handler.name), name: handler.name };
-      if (await this.claims.addRow(this.dataSource.manager, claim.id, row)) added += 1;
+      if (isOwed(handler, claim.names)) continue;
+      const { id, source, tenant, event_id: eventId } = claim;
+      const event = { id, source, tenant, eventId };
+      if (await this.owedRows.add(this.dataSource.manager, event, handler)) added += 1;
     }
     return added;
   }

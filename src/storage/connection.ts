@@ -5,6 +5,8 @@ import { isServerUnusable } from '../core/classify.js';
 export interface PgClient {
   query(text: string, values?: readonly unknown[]): Promise<PgResult>;
   end(): Promise<void>;
+  /** As PostgreSQL last said: idle (no transaction), in one, or in one that has failed. */
+  getTransactionStatus(): 'I' | 'T' | 'E' | null;
 }
 export interface PgResult {
   readonly command: string;

@@ -1,9 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
-import type { DeadReason } from '../core/states.js';
+import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
+import { storedEvent, type StoredEvent } from './stored.event.js';
 import {
+  BEGIN_EFFECT,
   ENQUEUE,
   EXISTING,
   FAIL,
@@ -13,6 +15,9 @@ import {
   RELEASE,
   RENEW,
   SETTLE,
+  SETTLE_LATE,
+  SETTLE_MANY,
+  SUPERSEDE,
 } from './outbox.sql.js';
 
 /** A process's time-limited right to run a row, and the fence: only the holder of this attempt can settle it. */
@@ -31,21 +36,20 @@ export interface LeasedRow extends Lease {
   readonly tries: number;
   /** Attempts whose end was never recorded. */
   readonly lost: number;
+  /** Whether the last attempt was one of those. */
+  readonly wasLost: boolean;
+  readonly orderKey?: string;
+  /** Above 0 when effects of this run were asked for once more. */
+  readonly generation: number;
+  /** An effect's call was begun and its end is unknown. */
+  readonly begun: boolean;
+  /** Milliseconds since the row was first leased. */
+  readonly ageMs: number;
   readonly event?: StoredEvent;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
   /** What an earlier attempt of an effect returned before its settle failed, as JSON. */
   readonly previousResult?: string;
-}
-
-/** The receipt of an event. `body` is null when retention or a person removed it. */
-export interface StoredEvent extends EventKey {
-  readonly id: string;
-  readonly type: string;
-  readonly occurredAt?: Date;
-  readonly receivedAt: Date;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | null;
 }
 
 /** A row that the lease statement found exhausted and made dead. */
@@ -74,7 +78,8 @@ export interface LeaseResult {
 
 export type FailedSettle =
   | { readonly state: 'pending'; readonly delayMs: number }
-  | { readonly state: 'dead'; readonly reason: DeadReason };
+  | { readonly state: 'dead'; readonly reason: DeadReason }
+  | { readonly state: 'parked'; readonly reason: ParkedReason };
 
 const MAX_ERROR_BYTES = 4_000;
 
@@ -135,14 +140,52 @@ export class OutboxStore {
     return row!.settled === 1;
   }
 
-  /** Settles a failed attempt. False when the lease is no longer ours. */
-  async fail(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
+  /** Settles rows of one batch as done, with the same result. Returns the ids of those that were still ours. */
+  async settleMany(
+    manager: EntityManager,
+    leases: readonly Lease[],
+    result: string | undefined,
+  ): Promise<Set<string>> {
+    const rows: { id: string }[] = await manager.query(SETTLE_MANY, [...fences(leases), result ?? null]);
+    return new Set(rows.map((row) => row.id));
+  }
+
+  /** Settles a row as superseded: something newer of its key has been handled. False when the lease is no longer ours. */
+  async supersede(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(SUPERSEDE, fence(lease));
+    return rows.length === 1;
+  }
+
+  /** Records that an effect's call is about to be made. False when the lease is no longer ours: it must not be made. */
+  async begin(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(BEGIN_EFFECT, fence(lease));
+    return rows.length === 1;
+  }
+
+  /** Settles an attempt whose lease had ended, if nobody has repeated it. */
+  async settleLate(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
+    const rows: unknown[] = await manager.query(SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
+    return rows.length === 1;
+  }
+
+  /**
+   * Settles a failed attempt. False when the lease is no longer ours.
+   * @param inDoubt an effect's call may have gone through: the next attempt asks first
+   */
+  async fail(
+    manager: EntityManager,
+    lease: Lease,
+    to: FailedSettle,
+    error: string,
+    inDoubt = false,
+  ): Promise<boolean> {
     const rows: unknown[] = await manager.query(FAIL, [
       ...fence(lease),
       to.state,
       to.state === 'pending' ? to.delayMs : 0,
-      to.state === 'dead' ? to.reason : null,
+      to.state === 'pending' ? null : to.reason,
       storable(error, MAX_ERROR_BYTES),
+      inDoubt,
     ]);
     return rows.length === 1;
   }
@@ -192,6 +235,9 @@ export class OutboxStore {
       effect.event?.tenant ?? null,
       effect.event?.eventId ?? null,
       effect.payload,
+      effect.orderKey ?? null,
+      effect.runAt ?? null,
+      effect.delayMs ?? 0,
     ]);
     return rows.length === 1;
   }
@@ -246,6 +292,10 @@ export interface NewEffect {
   readonly parentId?: string;
   readonly event?: EventKey;
   readonly payload: Buffer;
+  readonly orderKey?: string;
+  /** Not before; `delayMs` counts from now by the database's clock. */
+  readonly runAt?: Date;
+  readonly delayMs?: number;
 }
 
 interface LeaseQueryRow {
@@ -256,6 +306,11 @@ interface LeaseQueryRow {
   attempt: number;
   tries: number;
   lost: number;
+  was_lost: boolean;
+  order_key: string | null;
+  generation: number;
+  begun: boolean;
+  age_ms: number;
   exhausted: boolean;
   reason: DeadReason | null;
   error: string | null;
@@ -276,7 +331,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
   const leased: LeasedRow[] = [];
   const exhausted: ExhaustedRow[] = [];
   for (const row of rows) {
-    const event = storedEvent(row);
+    const event = eventOf(row);
     if (row.exhausted) {
       exhausted.push({
         id: row.id,
@@ -296,6 +351,11 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
         key: row.key,
         tries: row.tries,
         lost: row.lost,
+        wasLost: row.was_lost,
+        orderKey: row.order_key ?? undefined,
+        generation: row.generation,
+        begun: row.begun,
+        ageMs: row.age_ms,
         event,
         payload: row.payload ?? undefined,
         previousResult: row.result ?? undefined,
@@ -305,19 +365,18 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
   return { leased, exhausted };
 }
 
-function storedEvent(row: LeaseQueryRow): StoredEvent | undefined {
+function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
   if (row.claim_id === null) return undefined;
-  return {
+  return storedEvent({
+    ...row,
+    id: row.claim_id,
     source: row.source!,
     tenant: row.tenant!,
-    eventId: row.event_id!,
-    id: row.claim_id,
-    type: row.event_type!,
-    occurredAt: row.occurred_at ?? undefined,
-    receivedAt: row.received_at!,
+    event_id: row.event_id!,
+    event_type: row.event_type!,
+    received_at: row.received_at!,
     headers: row.headers!,
-    body: row.body,
-  };
+  });
 }
 
 const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];

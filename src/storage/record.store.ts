@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
-import type { StoredEvent } from './outbox.store.js';
+import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 
 /** A `done` handler row with its event. */
 export interface DoneRow extends ClaimCursor {
@@ -40,17 +40,7 @@ export class RecordStore {
       name: row.name,
       id: row.id,
       cursor_at: row.cursor_at,
-      event: {
-        id: row.id,
-        source: row.source,
-        tenant: row.tenant,
-        eventId: row.event_id,
-        type: row.event_type,
-        occurredAt: row.occurred_at ?? undefined,
-        receivedAt: row.received_at,
-        headers: row.headers,
-        body: row.body,
-      },
+      event: storedEvent(row),
     }));
   }
 
@@ -73,7 +63,8 @@ export class RecordStore {
 
 const RUN_AGAIN = `
   UPDATE webhook_outbox
-     SET reconciled = true, state = 'pending', due_at = now(), attempt_base = attempt, settled_at = NULL
+     SET reconciled = true, state = 'pending', due_at = now(), attempt_base = attempt, settled_at = NULL,
+         waits = order_key IS NOT NULL
    WHERE id = $1`;
 
 // Bodies that retention has emptied cannot be handled again, nor can the record be named.
@@ -88,15 +79,8 @@ const DONE = `
      AND c.received_at >= $6::timestamptz AND (c.received_at, c.id) > ($6::timestamptz, $7::uuid)
    ORDER BY c.received_at, c.id LIMIT $5`;
 
-interface DoneQueryRow extends ClaimCursor {
-  outbox_id: string;
-  name: string;
-  source: string;
-  tenant: string;
-  event_id: string;
-  event_type: string;
-  occurred_at: Date | null;
-  received_at: Date;
-  headers: Record<string, string>;
-  body: Buffer;
+interface DoneQueryRow extends ClaimRow, ClaimCursor {
+  readonly id: string;
+  readonly outbox_id: string;
+  readonly name: string;
 }

@@ -217,7 +217,7 @@ describe('R28: done events whose business record is missing', () => {
     ['returns a condition that any record meets', () => ({})],
     ['returns no condition', () => []],
   ])('are not judged when `where` %s, and nothing runs again', async (_what, where) => {
-    const app = await start(record({ where } as Partial<BusinessRecord>));
+    const app = await start(record({ where }));
     await receive(app, 'a');
     await lose('a');
     expect((await reconcile(app)).records).toEqual({ checked: 0, missing: 0, reprocessed: 0, unchecked: 1 });
@@ -249,9 +249,9 @@ describe('R28: done events whose business record is missing', () => {
     slowMs = 200;
     let passes = 0;
     let hits = 0;
-    let over = false;
+    const over = new AbortController();
     const reconciling = (async () => {
-      for (; !over; await new Promise((resolve) => setTimeout(resolve, 50))) {
+      for (; !over.signal.aborted; await new Promise((resolve) => setTimeout(resolve, 50))) {
         const { records: found } = await reconcile(app);
         passes += 1;
         hits += found.missing;
@@ -263,7 +263,7 @@ describe('R28: done events whose business record is missing', () => {
         return app.get(Inbox).receive('awardee', { headers, rawBody: body });
       }),
     );
-    await until(() => sent.length >= 500, 60_000).finally(() => (over = true));
+    await until(() => sent.length >= 500, 60_000).finally(() => over.abort());
     await reconciling;
     await receive(app);
     expect(passes).toBeGreaterThan(5);

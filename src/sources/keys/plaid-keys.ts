@@ -19,6 +19,7 @@ export class PlaidKeys {
       throw new SignatureRejection('malformed-signature', 'kid is no key id');
     let failure: unknown = new SignatureRejection('unusable-key', 'the source has no credentials');
     for (const [secret, credentials] of secrets.entries()) {
+      if (!isCredentials(credentials)) continue;
       try {
         return { key: await this.keys.get(`${kid} ${credentials}`), secret };
       } catch (error) {
@@ -38,6 +39,11 @@ export class PlaidKeys {
     });
     return keyOf(kid, property(parseJson(Buffer.from(text)), 'key'));
   }
+}
+
+/** Whether a secret is `client_id:secret`. */
+export function isCredentials(secret: string): boolean {
+  return /^[^:]+:.+$/.test(secret);
 }
 
 /** @throws SignatureRejection when it is no P-256 key, another one, or one that has expired */

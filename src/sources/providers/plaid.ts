@@ -8,7 +8,7 @@ import { defineSource, type Scheme } from '../define-source.js';
 import { composeId } from '../events/dedupe-key.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 import type { Fetch } from '../keys/fetch-text.js';
-import { PlaidKeys } from '../keys/plaid-keys.js';
+import { isCredentials, PlaidKeys } from '../keys/plaid-keys.js';
 import { equalText } from '../signing/constant-time.js';
 import { claimTime, readJws } from '../signing/jws.js';
 import { verifiesEs256 } from '../signing/public-key.js';
@@ -49,7 +49,7 @@ function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
     signed: { id: true, type: true, time: true },
     toleranceMs: minutes(5),
     checkSecret: (secret) =>
-      checkSecretText(secret) ?? (/^[^:]+:.+$/.test(secret) ? undefined : 'is not `client_id:secret`'),
+      checkSecretText(secret) ?? (isCredentials(secret) ? undefined : 'is not `client_id:secret`'),
     verify: (request, secrets) => verify(keys, request, secrets),
     events: (request, body) => [readEvent(request, body)],
     ackTimeoutMs: seconds(10),

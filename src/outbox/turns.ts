@@ -1,0 +1,31 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { inTransaction } from '../storage/connection.js';
+import { TurnStore, type TurnCursor } from '../storage/turn.store.js';
+
+/** Gives turns to waiting keys before a lease looks; costs nothing where no handler and no effect has a key. */
+@Injectable()
+export class Turns {
+  private cursor: TurnCursor | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly registry: HandlerRegistry,
+    private readonly store: TurnStore,
+  ) {}
+
+  async give(): Promise<void> {
+    const works = [...this.registry.handlers(), ...this.registry.effects()].filter(
+      ([, work]) => work.ordered,
+    );
+    if (works.length === 0) return;
+    const names = works.map(([name]) => name);
+    const blocked = works.filter(([, work]) => work.onDead === 'block').map(([name]) => name);
+    const result = await inTransaction(this.dataSource.manager, 1_000, (manager) =>
+      this.store.give(manager, names, blocked, this.cursor),
+    );
+    if (result !== undefined) this.cursor = result.next;
+  }
+}

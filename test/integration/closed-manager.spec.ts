@@ -1,0 +1,210 @@
+import { Client, Query } from 'pg';
+import type { EntityManager } from 'typeorm';
+import type { HandlerContext, WebhookEvent } from '../../src/index.js';
+import { Deadline } from '../../src/outbox/deadline.js';
+import { HandlerRunner } from '../../src/outbox/handler.runner.js';
+import { OutboxStore } from '../../src/storage/outbox.store.js';
+import { until } from '../support/application.js';
+import { record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
+
+const ROUNDS = 50;
+
+/** A write that the handler does not wait for, and whose failure nobody catches. */
+function stray(manager: EntityManager, event: WebhookEvent): Promise<unknown> {
+  return manager.query(`INSERT INTO received_event (source, event_id, event_type) VALUES ('stray', $1, '')`, [
+    event.eventId,
+  ]);
+}
+
+/** As a library does that has lost the async context of its caller: the timer was started outside any run. */
+let afterwards: (() => unknown) | undefined;
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Handlers that go wrong in a way that TypeORM alone would commit some of. */
+const FAULTS: Record<string, (event: WebhookEvent, context: HandlerContext) => unknown> = {
+  'times out': async (event, context) => {
+    await record(event, context);
+    await pause(80);
+    await stray(context.manager, event);
+  },
+  'times out in a query': async (event, context) => {
+    await record(event, context);
+    await context.manager.query('SELECT pg_sleep(0.2)');
+    await stray(context.manager, event);
+  },
+  'does not await a write': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+  },
+  'does not await a write that is on its way': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+  },
+  'does not await manager.transaction()': async (event, context) => {
+    await record(event, context);
+    void context.manager.transaction((inner) => stray(inner, event));
+  },
+  'does not await manager.transaction(), which is half-way when it ends': async (event, context) => {
+    await record(event, context);
+    const written = new Promise<void>((resolve) => {
+      void context.manager.transaction(async (inner) => {
+        await stray(inner, event);
+        resolve();
+        await pause(5);
+        await inner.query('SELECT 1');
+      });
+    });
+    await written;
+  },
+  'swallows a query error': async (event, context) => {
+    await record(event, context);
+    await stray(context.manager, event);
+    await context.manager.query('SELECT 1 / 0').catch(() => undefined);
+  },
+  'has a Promise.all of which one is rejected': async (event, context) => {
+    await record(event, context);
+    await Promise.all([
+      context.manager.query('SELECT 1 / 0'),
+      pause(1).then(() => stray(context.manager, event)),
+      stray(context.manager, event),
+    ]);
+  },
+  'throws while a write is on its way': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+    throw new Error('on purpose');
+  },
+  'leaves a query object running': async (event, context) => {
+    await record(event, context);
+    const client = (await context.manager.queryRunner!.connect()) as Client;
+    client.query(new Query('SELECT pg_sleep(0.01)'));
+  },
+  'ends the transaction itself': async (event, context) => {
+    await record(event, context);
+    await context.manager.query('ROLLBACK');
+  },
+  'starts a write in the very turn in which it returns': async (event, context) => {
+    await record(event, context);
+    setImmediate(() => void stray(context.manager, event));
+  },
+};
+
+describe('R35 R13 a handler that goes wrong leaves no row behind and is never recorded as done', () => {
+  const script: Partial<Script> = {};
+  let inbox: TestInbox;
+
+  beforeAll(async () => {
+    inbox = await startInbox({
+      providers: [scripted(script, { handler: { timeout: 40, retry: { base: '1h', cap: '1h' } } })],
+    });
+  });
+  afterEach(async () => {
+    await inbox.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+    await expectNoLeak(poolOf(inbox.dataSource));
+  });
+  afterAll(() => inbox?.stop());
+
+  it.each(Object.entries(FAULTS))(`one that %s, ${ROUNDS} times`, async (_, code) => {
+    script.handle = code;
+    await Promise.all(Array.from({ length: ROUNDS }, (_, round) => inbox.deliver(`${round}`)));
+    let busy = true;
+    const others = useConnections(() => busy);
+    await inbox.relay.drain({ maxMs: 20_000 });
+    // What was started and not awaited gets the time to land.
+    await pause(20);
+    busy = false;
+    await others;
+
+    expect(await inbox.query(`SELECT source, count(*)::int FROM received_event GROUP BY source`)).toEqual([]);
+    const failed = `state <> 'done' AND attempt = 1 AND leased_by IS NULL AND error IS NOT NULL`;
+    expect(await inbox.rows(failed)).toHaveLength(ROUNDS);
+  });
+
+  it('one that writes after it has returned and its run was committed: the write is not sent, and a person is told', async () => {
+    script.handle = async (event, context) => {
+      await record(event, context);
+      setTimeout(() => void stray(context.manager, event), 20);
+      setTimeout(() => void context.manager.transaction((inner) => stray(inner, event)), 20);
+      setTimeout(() => void context.enqueue('mail', {}), 20);
+    };
+    await Promise.all(Array.from({ length: ROUNDS }, (_, round) => inbox.deliver(`${round}`)));
+    inbox.alerts.length = 0;
+    let busy = true;
+    const others = useConnections(() => busy);
+    expect(await inbox.relay.drain({ maxMs: 20_000 })).toMatchObject({ done: ROUNDS });
+    await until(() => inbox.alerts.length >= 3 * ROUNDS);
+    busy = false;
+    await others;
+
+    expect(await inbox.query(`SELECT source, count(*)::int FROM received_event GROUP BY source`)).toEqual([
+      { source: 'awardee', count: ROUNDS },
+    ]);
+    expect(await inbox.rows(`kind = 'effect'`)).toEqual([]);
+    expect(inbox.alerts).toHaveLength(3 * ROUNDS);
+    for (const alert of inbox.alerts) {
+      expect(alert).toMatchObject({ kind: 'manager-misused', name: 'awardee/handle' });
+    }
+  });
+
+  it('one whose write comes from code that has lost its context, while its run is being settled', async () => {
+    const timer = setInterval(() => {
+      void afterwards?.();
+      afterwards = undefined;
+    }, 0);
+    script.handle = async (event, context) => {
+      await record(event, context);
+      afterwards = () => stray(context.manager, event);
+    };
+    await inbox.deliver('1');
+    // The settle takes its time, so that the write comes in its middle.
+    await inbox.query(`CREATE OR REPLACE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END $$`);
+    await inbox.query(`CREATE TRIGGER slow BEFORE UPDATE ON webhook_outbox FOR EACH ROW WHEN (NEW.state = 'done')
+      EXECUTE FUNCTION pause()`);
+    try {
+      expect(await inbox.relay.tick()).toMatchObject({ leased: 1, retried: 1 });
+    } finally {
+      clearInterval(timer);
+      await inbox.query(`DROP TRIGGER slow ON webhook_outbox`);
+    }
+    expect(await inbox.query(`SELECT * FROM received_event`)).toEqual([]);
+  });
+
+  it('one that has waited for a connection for longer than its time is not started', async () => {
+    const started: string[] = [];
+    script.handle = (event) => {
+      started.push(event.eventId);
+      throw new Error('nobody waits for me');
+    };
+    await inbox.deliver('1');
+    const name = { name: 'awardee/handle', maxAttempts: 20, limit: 1 };
+    const { manager } = inbox.database.dataSource;
+    const { leased } = await inbox.app.get(OutboxStore).lease(manager, inbox.relay.owner, 30_000, [name], 1);
+    const giveBack = await holdPool(inbox.dataSource);
+    const run = inbox.app.get(HandlerRunner).run(leased[0]!, new Deadline('awardee/handle', 40).signal, 40);
+    await pause(80);
+    await giveBack();
+    expect(await run).toBe('retry');
+    expect(started).toEqual([]);
+    expect((await inbox.rows())[0]).toMatchObject({
+      error: expect.stringContaining('did not end within 40 ms'),
+    });
+  });
+
+  /** The application's own transactions, on the same connections, whose rows a stray write would share the fate of. */
+  async function useConnections(busy: () => boolean): Promise<void> {
+    const one = async () => {
+      while (busy()) {
+        await inbox.dataSource.transaction(async (manager) => {
+          await manager.query(`SELECT 1`);
+          await pause(3);
+        });
+        await inbox.dataSource.query('SELECT 1');
+      }
+    };
+    await Promise.all([one(), one()]);
+  }
+});
