@@ -43,7 +43,10 @@ export { Pauses } from './operator/pauses.js';
 export { Replays } from './operator/replays.js';
 export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replays.js';
 export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay.planner.js';
+export { Erasure } from './operator/erasure.js';
+export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasure.js';
 export { Retention } from './operator/retention.js';
+export type { RetentionReport } from './operator/retention.js';
 export { Revivals } from './operator/revivals.js';
 export type { Decider } from './operator/revivals.js';
 export type { ParkedDecision } from './storage/decision.store.js';
@@ -55,6 +58,7 @@ export { outsideTransaction } from './storage/user.transaction.js';
 export type { Alert, OnAlert } from './core/alert.js';
 export type { Answer } from './core/answer.js';
 export type { Classifier } from './core/classify.js';
+export type { SourceRetention } from './core/source.js';
 export type { Duration } from './core/duration.js';
 export {
   ConfigurationError,

@@ -37,6 +37,7 @@ import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
+import { Erasure } from './operator/erasure.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
@@ -65,6 +66,7 @@ import { WakeUp } from './outbox/wake-up.js';
 import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
+import { ErasureStore } from './storage/erasure.store.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -93,6 +95,7 @@ const storage = [
   StrayQueries,
   ClaimStore,
   DecisionStore,
+  ErasureStore,
   LeaseStore,
   NotifyStore,
   OutboxStore,
@@ -149,7 +152,7 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
-const operator = [Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const operator = [Erasure, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
