@@ -1,4 +1,5 @@
-// Each statement names its plan by index: old statistics (an empty table's, say) may not make it read a table of millions.
+// The planner prefers a hash of the whole outbox to 500 look-ups in it: 290 ms instead of 16 for 100 claims at 300,000 rows with fresh
+// statistics, and the more rows the worse.
 export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`;
 
 const unsettled = (states: string) => `

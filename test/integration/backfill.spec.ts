@@ -42,7 +42,10 @@ class FakeProvider {
     const server = createServer((request, response) => {
       const { searchParams } = new URL(request.url!, 'http://provider');
       provider.requests += 1;
-      if (provider.requests > provider.failAfter) return void response.writeHead(500).end();
+      if (provider.requests > provider.failAfter) {
+        response.writeHead(500).end();
+        return;
+      }
       const since = Number(searchParams.get('created[gte]'));
       const all = provider.events
         .filter(({ created }) => created >= since)

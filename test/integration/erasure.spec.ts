@@ -169,8 +169,8 @@ describe('erasure of an event', () => {
     async (how) => {
       const [begun, end] = [gate(), gate()];
       let completed = 0;
-      script.send = async ({ complete }) => {
-        if (how === 'with') await complete(() => (completed += 1));
+      script.send = async (context) => {
+        if (how === 'with') await context.complete(() => (completed += 1));
         begun.open();
         await end.opened;
         return { sentTo: CANARY };
@@ -223,8 +223,8 @@ describe('erasure of an event', () => {
       await enqueue('mail', { to: CANARY });
       return CANARY;
     };
-    script.send = async ({ complete }) => {
-      await complete(() => new Promise((resolve) => setTimeout(resolve, Math.random() * 5)));
+    script.send = async (context) => {
+      await context.complete(() => new Promise((resolve) => setTimeout(resolve, Math.random() * 5)));
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 15));
       return { sentTo: CANARY };
     };

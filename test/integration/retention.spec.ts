@@ -175,7 +175,7 @@ describe('retention', () => {
     const retention = await start('10d');
     await makePast(database, { source: 'awardee', events: 1_500, days: [11, 20] });
     const reports = await Promise.all([retention.prune(), (await start('10d')).prune()]);
-    expect(reports.map(({ ran }) => ran).sort()).toEqual([false, true]);
+    expect(reports.filter(({ ran }) => ran)).toHaveLength(1);
     expect((await counts(database)).claims).toBe(0);
   });
 
