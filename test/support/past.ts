@@ -11,7 +11,7 @@ export interface Past {
 
 /** Fills the tables with events of the past, each with a handler row and an effect, as arrival and settling would have left them. */
 export async function makePast(
-  database: TestDatabase,
+  database: Pick<TestDatabase, 'query'>,
   { source, events, days, state = 'done' }: Past,
 ): Promise<void> {
   const [young, old] = days;
