@@ -24,6 +24,7 @@ import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
@@ -116,6 +117,7 @@ const outbox = [
   WakeUp,
 ];
 const inbox = [
+  Backlog,
   Claimer,
   DeliveryVerifier,
   EventDispatcher,

@@ -270,6 +270,15 @@ export class OutboxStore {
     return row!.count;
   }
 
+  /** Number of pending rows, counted to `limit` at most. */
+  async countPending(manager: EntityManager, limit: number): Promise<number> {
+    const [row]: { count: number }[] = await manager.query(
+      `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT $1) pending`,
+      [limit],
+    );
+    return row!.count;
+  }
+
   /** Names with rows that have been due for longer than `ageMs` milliseconds and that this process does not know. */
   async unknownNames(
     manager: EntityManager,
