@@ -459,7 +459,7 @@ describe('case 23 the database’s clock alone decides', () => {
       const now = () => RealDate.now() + minutes * 60_000;
       globalThis.Date = class extends RealDate {
         constructor(...args: [] | [number]) {
-          super(...((args.length === 0 ? [now()] : args) as [number]));
+          super(args.length === 0 ? now() : args[0]);
         }
         static override now = now;
       } as DateConstructor;
