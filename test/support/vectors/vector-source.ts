@@ -16,7 +16,9 @@ const CONFIGURE: Readonly<Record<string, Configure>> = {
   braintree: (vector) => ({
     options: { secrets: secretsOf(vector).map((secret) => `${String(vector.public_key)}:${secret}`) },
   }),
-  convoy: ({ variant, hash, encoding }) => ({ options: { mode: variant, hash: hash?.toUpperCase(), encoding, dedupe: ANY_ID } }),
+  convoy: ({ variant, hash, encoding }) => ({
+    options: { mode: variant, hash: hash?.toUpperCase(), encoding, dedupe: ANY_ID },
+  }),
   discord: ({ public_key }) => ({ options: { secrets: [public_key] } }),
   dropbox: () => ({ options: { dedupe: ANY_ID } }),
   github: ({ legacy }) => ({ options: { legacySha1: legacy } }),
