@@ -1,6 +1,8 @@
+import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
 import { toMs } from './duration.js';
+import { ConfigurationError } from './errors.js';
 import type { EffectOptions, HandlerOptions, WebhooksOptions } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
@@ -110,6 +112,19 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
   };
+}
+
+/** @throws ConfigurationError when a decorator names a source that is not configured */
+export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
+  const source = options.sources.get(name);
+  if (source !== undefined) return source;
+  const known = [...options.sources.keys()];
+  throw new ConfigurationError(
+    `${at}: no source '${name}' is configured` +
+      (known.length > 0
+        ? `; did you mean '${closest(name, known)}'?`
+        : '; add it to the sources of WebhooksModule'),
+  );
 }
 
 export function checkHandlerOptions(options: HandlerOptions, where: string): void {
