@@ -61,6 +61,7 @@ import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
+import { hearErrors } from './storage/connection.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
 import { PauseStore } from './storage/pause.store.js';
@@ -177,6 +178,7 @@ export class WebhooksModule implements OnModuleInit {
     this.handlers.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    hearErrors(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }
 }
