@@ -26,6 +26,7 @@ import { SignatureGuard } from './http/signature.guard.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { Backfills } from './inbox/backfills.js';
+import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
@@ -67,6 +68,7 @@ import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
+import { hearErrors } from './storage/connection.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -131,6 +133,7 @@ const outbox = [
 ];
 const inbox = [
   Backfills,
+  Backlog,
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
@@ -193,6 +196,7 @@ export class WebhooksModule implements OnModuleInit {
     this.backfills.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    hearErrors(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }
 }

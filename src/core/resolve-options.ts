@@ -1,3 +1,4 @@
+import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
 import { toMs } from './duration.js';
@@ -145,6 +146,19 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
   };
+}
+
+/** @throws ConfigurationError when a decorator names a source that is not configured */
+export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
+  const source = options.sources.get(name);
+  if (source !== undefined) return source;
+  const known = [...options.sources.keys()];
+  throw new ConfigurationError(
+    `${at}: no source '${name}' is configured` +
+      (known.length > 0
+        ? `; did you mean '${closest(name, known)}'?`
+        : '; add it to the sources of WebhooksModule'),
+  );
 }
 
 /** @throws ConfigurationError */

@@ -14,6 +14,8 @@ export interface Source {
   readonly retries: 'own' | 'provider';
   readonly ackTimeoutMs: number;
   readonly maxAttempts: number;
+  /** Attempts of a route with `@UseWebhook`: the provider's redeliveries repeat it, whatever `retries` says. */
+  readonly routeMaxAttempts: number;
   readonly concurrency: number | undefined;
   readonly toleranceMs: number | undefined;
   readonly staleDuplicates: 'accept' | 'reject';
@@ -31,6 +33,7 @@ export interface Source {
 
 const DAY_MS = 86_400_000;
 const ASSUMED_RETRY_WINDOW_MS = DAY_MS;
+const PROVIDER_ATTEMPTS = 5;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 const schema = z.strictObject({
@@ -87,7 +90,8 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     secrets: definition.secrets,
     retries,
     ackTimeoutMs: ms(definition.ackTimeout) ?? 8_000,
-    maxAttempts: definition.maxAttempts ?? (retries === 'provider' ? 5 : 20),
+    maxAttempts: definition.maxAttempts ?? (retries === 'provider' ? PROVIDER_ATTEMPTS : 20),
+    routeMaxAttempts: definition.maxAttempts ?? PROVIDER_ATTEMPTS,
     concurrency: definition.concurrency,
     toleranceMs: ms(definition.tolerance) ?? provider.toleranceMs,
     staleDuplicates:

@@ -30,7 +30,7 @@ export interface SourcePolicies {
   readonly retries?: 'own' | 'provider';
   /** How long an answer may wait for handlers under `retries: 'provider'` or `inline`. @default '8s' */
   readonly ackTimeout?: Duration;
-  /** Attempts of a handler before its row is dead. @default 20 under `own`, 5 under `provider` */
+  /** Attempts of a handler before its row is dead. @default 20 under `own`, 5 under `provider` and for routes with `@UseWebhook` */
   readonly maxAttempts?: number;
   /** Handlers of this source that run at once in one process. @default the relay's */
   readonly concurrency?: number;

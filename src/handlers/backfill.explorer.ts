@@ -1,9 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { closest } from 'fastest-levenshtein';
 import { ConfigurationError } from '../core/errors.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { configuredSource, type ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import {
   BACKFILL_SOURCE,
@@ -46,11 +45,7 @@ export class BackfillExplorer {
   }
 
   private register(source: string, wrapper: InstanceWrapper, method: string, at: string): void {
-    const known = [...this.options.sources.keys()];
-    if (!known.includes(source)) {
-      const hint = known.length > 0 ? `; did you mean '${closest(source, known)}'?` : '';
-      throw new ConfigurationError(`${at}: no source '${source}' is configured${hint}`);
-    }
+    configuredSource(this.options, source, at);
     if (this.bySource.has(source))
       throw new ConfigurationError(`${at}: the source has another method already; one lists its events`);
     if (!wrapper.isDependencyTreeStatic())

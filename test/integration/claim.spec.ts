@@ -5,7 +5,15 @@ import { outboxId, uuidV7 } from '../../src/core/outbox-id.js';
 import { ClaimStore, type NewClaim } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
 import { AWARDEE_SECRET } from '../support/signing.js';
-import { awardeeSource, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import {
+  clear,
+  awardeeSource,
+  record,
+  scripted,
+  startInbox,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';
 
 const OK = { status: 200, body: { status: 'ok' } };
@@ -48,9 +56,7 @@ beforeEach(() => {
   inbox.alerts.length = 0;
 });
 afterEach(async () => {
-  await inbox.query(
-    `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, received_event`,
-  );
+  await clear(inbox.database);
   await expectNoLeak(poolOf(inbox.dataSource));
 });
 afterAll(() => inbox?.stop());
@@ -421,6 +427,16 @@ describe('deliveries that contradict what is known', () => {
     expect(inbox.alerts).toMatchObject([{ kind: 'conflict', conflict: 'suspected-replay' }]);
     await inbox.settle();
     expect(Object.keys(await applied())).toHaveLength(2);
+  });
+
+  it('a redelivery of either of two events with the same bytes is a duplicate and no replay', async () => {
+    for (const id of ['d-1', 'd-2', 'd-1', 'd-2', 'd-2']) {
+      await inbox.deliver(id, 'grant.made', { amount: 1 });
+    }
+    expect(inbox.alerts).toHaveLength(1);
+    expect(await inbox.database.query('SELECT event_id, deliveries FROM webhook_conflict')).toEqual([
+      { event_id: 'd-2', deliveries: 1 },
+    ]);
   });
 
   it('known bytes under another id, where the source refuses them: a duplicate, and no claim', async () => {

@@ -5,12 +5,14 @@ export interface CuttingProxy {
   /** The database's URL by way of the proxy. */
   readonly url: string;
   /**
-   * Cuts a connection at the next statement that is exactly `sql`, `times` times: before the server got it, or after it has acted
-   * on it and before its answer is passed on.
+   * Cuts a connection at a statement that is exactly `sql`: before the server got it, or after it has acted on it and before its
+   * answer is passed on. `skip` of them are let through first, then `times` are cut.
    */
-  cutAt(sql: string, when: 'before' | 'after', times?: number): void;
-  /** How many connections have been cut at a statement. */
+  cutAt(sql: string, when: 'before' | 'after', options?: { skip?: number; times?: number }): void;
+  /** How many connections have been cut at the statement. */
   readonly cuts: number;
+  /** The next connection is ended by an administrator in the moment it is made: the farewell comes with the greeting. */
+  endNextAtGreeting(): void;
   /** Takes no connection any more and cuts those that are there: the server is gone. */
   goDown(): Promise<void>;
   comeBack(): Promise<void>;
@@ -22,8 +24,9 @@ export interface CuttingProxy {
 export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl);
   const pairs = new Set<readonly [Socket, Socket]>();
-  let armed: { message: Buffer; when: 'before' | 'after'; left: number } | undefined;
+  let armed: { message: Buffer; when: 'before' | 'after'; skip: number; times: number } | undefined;
   let cuts = 0;
+  let endAtGreeting = false;
   let server: Server;
   let port = 0;
 
@@ -37,8 +40,8 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     pairs.add(pair);
     let cutAtAnswer = false;
     client.on('data', (chunk: Buffer) => {
-      if (armed !== undefined && armed.left > 0 && chunk.includes(armed.message)) {
-        armed.left -= 1;
+      if (armed !== undefined && armed.times > 0 && chunk.includes(armed.message) && armed.skip-- <= 0) {
+        armed.times -= 1;
         cuts += 1;
         if (armed.when === 'before') return cut(pair);
         cutAtAnswer = true;
@@ -46,8 +49,11 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
       upstream.write(chunk);
     });
     upstream.on('data', (chunk: Buffer) => {
-      if (cutAtAnswer) cut(pair);
-      else client.write(chunk);
+      if (cutAtAnswer) return cut(pair);
+      if (!endAtGreeting || !chunk.includes(READY)) return client.write(chunk);
+      endAtGreeting = false;
+      client.end(Buffer.concat([chunk, FAREWELL]));
+      upstream.destroy();
     });
     for (const socket of pair) {
       socket.on('error', () => cut(pair));
@@ -70,11 +76,15 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   url.port = String(port);
   return {
     url: url.href,
-    cutAt: (sql, when, times = 1) => {
-      armed = { message: Buffer.from(`${sql}\0`), when, left: times };
+    cutAt: (sql, when, { skip = 0, times = 1 } = {}) => {
+      armed = { message: Buffer.from(`${sql}\0`), when, skip, times };
+      cuts = 0;
     },
     get cuts() {
       return cuts;
+    },
+    endNextAtGreeting: () => {
+      endAtGreeting = true;
     },
     goDown,
     comeBack: listen,
@@ -83,4 +93,21 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     },
     close: goDown,
   };
+}
+
+/** ReadyForQuery, idle. */
+const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+const FAREWELL = errorResponse({
+  S: 'FATAL',
+  V: 'FATAL',
+  C: '57P01',
+  M: 'terminating connection due to administrator command',
+});
+
+function errorResponse(fields: Record<string, string>): Buffer {
+  const text = Object.entries(fields).map(([code, value]) => `${code}${value}\0`);
+  const body = Buffer.from(`${text.join('')}\0`);
+  const head = Buffer.from([0x45, 0, 0, 0, 0]);
+  head.writeUInt32BE(body.length + 4, 1);
+  return Buffer.concat([head, body]);
 }
