@@ -48,7 +48,13 @@ export async function createApplication(setup: ApplicationSetup): Promise<INestA
     logger: process.env.LOG === '1' ? undefined : false,
   });
   setup.configure?.(app);
-  await app.init();
+  try {
+    await app.init();
+  } catch (error) {
+    // A boot that is refused must not leave the pool open behind it.
+    await app.close();
+    throw error;
+  }
   return app;
 }
 
