@@ -4,7 +4,7 @@ import { toMs, type Duration } from './duration.js';
 import { ConfigurationError } from './errors.js';
 import type { Provider } from './provider.js';
 import { check, duration } from './schema.js';
-import type { Encoding, Secrets, SourceDefinition } from './source.js';
+import type { Encoding, Secrets, SourceDefinition, SourceRetention } from './source.js';
 
 /** A configured endpoint with every default filled in. */
 export interface Source {
@@ -22,7 +22,11 @@ export interface Source {
   readonly suspectedReplays: 'flag' | 'refuse';
   readonly maxBytes: number;
   readonly encodings: readonly Encoding[];
+  /** Claims. */
   readonly retentionMs: number;
+  /** Bodies and headers; at most as long as the claims, and so are effects. */
+  readonly bodiesMs: number;
+  readonly effectsMs: number;
   readonly keepHeaders: readonly string[];
   readonly classify: Classifier | undefined;
 }
@@ -49,7 +53,16 @@ const schema = z.strictObject({
   suspectedReplays: z.enum(['flag', 'refuse']).optional(),
   maxBytes: z.int().positive().optional(),
   encodings: z.array(z.enum(['gzip', 'deflate', 'br'])).optional(),
-  retention: duration.optional(),
+  retention: z
+    .union([
+      duration,
+      z.strictObject({
+        claims: duration.optional(),
+        bodies: duration.optional(),
+        effects: duration.optional(),
+      }),
+    ])
+    .optional(),
   keepHeaders: z.array(z.string()).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
 });
@@ -86,7 +99,7 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     suspectedReplays: definition.suspectedReplays ?? 'flag',
     maxBytes: definition.maxBytes ?? provider.maxBytes ?? 1024 * 1024,
     encodings: definition.encodings ?? [],
-    retentionMs: retention(definition.retention, provider, where),
+    ...retention(definition.retention ?? {}, provider, where),
     keepHeaders: [
       'content-type',
       'user-agent',
@@ -118,7 +131,21 @@ export function checkSecrets(provider: Provider, secrets: readonly string[], whe
   }
 }
 
-function retention(asked: Duration | undefined, provider: Provider, where: string): number {
+function retention(asked: Duration | SourceRetention, provider: Provider, where: string) {
+  const windows = typeof asked === 'object' ? asked : { claims: asked };
+  const retentionMs = claimWindow(windows.claims, provider, where);
+  const within = (name: 'bodies' | 'effects') => {
+    const windowMs = ms(windows[name]) ?? retentionMs;
+    if (windowMs <= retentionMs) return windowMs;
+    throw new ConfigurationError(
+      `${where}.retention.${name}: expected at most the window of the claims, ${retentionMs / DAY_MS} days, since it goes with them; ` +
+        `received ${windowMs / DAY_MS} days`,
+    );
+  };
+  return { retentionMs, bodiesMs: within('bodies'), effectsMs: within('effects') };
+}
+
+function claimWindow(asked: Duration | undefined, provider: Provider, where: string): number {
   const resendMs = retryWindowMs(provider) + (provider.retries.manualResendMs ?? 0);
   const askedMs = ms(asked);
   if (askedMs === undefined) return Math.max(30 * DAY_MS, resendMs + DAY_MS);

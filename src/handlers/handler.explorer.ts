@@ -7,6 +7,7 @@ import {
   checkEffectOptions,
   checkHandlerOptions,
   configuredSource,
+  resolveRecord,
   retryPolicy,
   type ResolvedOptions,
 } from '../core/resolve-options.js';
@@ -82,6 +83,7 @@ export class HandlerExplorer {
       source: name,
       types,
       inline: options.inline ?? false,
+      record: resolveRecord(options.businessRecord, source, at),
       retry: retryPolicy(options.retry, source.maxAttempts),
       timeoutMs: toMs(options.timeout ?? '30s')!,
       concurrency: options.concurrency,

@@ -52,6 +52,7 @@ export class EffectRunner {
       const context: EffectContext = {
         key: row.id,
         signal,
+        timeoutMs: effect.timeoutMs,
         attempt: row.attempt,
         previous:
           row.previousResult === undefined
