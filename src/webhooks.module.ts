@@ -144,6 +144,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
+    private readonly plan: LeasePlan,
     @Inject(WEBHOOKS_OPTIONS) _options: unknown,
   ) {}
 
@@ -171,6 +172,7 @@ export class WebhooksModule implements OnModuleInit {
     this.handlers.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    this.plan.checkPool();
   }
 }
 
