@@ -45,6 +45,7 @@ export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { EventCriteria } from './storage/replay.store.js';
 export { migrate } from './storage/migrate.js';
+export { outsideTransaction } from './storage/user.transaction.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
 export type { Answer } from './core/answer.js';

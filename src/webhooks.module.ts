@@ -9,6 +9,7 @@ import {
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { getDataSourceToken } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
@@ -23,6 +24,7 @@ import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
@@ -65,6 +67,7 @@ import { PauseStore } from './storage/pause.store.js';
 import { ReplayStore } from './storage/replay.store.js';
 import { TurnStore } from './storage/turn.store.js';
 import { WatermarkStore } from './storage/watermark.store.js';
+import { StrayQueries } from './storage/stray.queries.js';
 import { RetentionStore } from './storage/retention.store.js';
 
 /** What Nest must know before any factory has run. */
@@ -81,6 +84,7 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
 }
 
 const storage = [
+  StrayQueries,
   ClaimStore,
   DecisionStore,
   LeaseStore,
@@ -113,6 +117,7 @@ const outbox = [
   WakeUp,
 ];
 const inbox = [
+  Backlog,
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
@@ -145,7 +150,8 @@ export class WebhooksModule implements OnModuleInit {
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
     private readonly plan: LeasePlan,
-    @Inject(WEBHOOKS_OPTIONS) _options: unknown,
+    private readonly strayQueries: StrayQueries,
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
   ) {}
 
   static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
@@ -173,6 +179,7 @@ export class WebhooksModule implements OnModuleInit {
     this.routes.explore();
     this.rawBody.checkOrder();
     this.plan.checkPool();
+    this.strayQueries.watch(this.dataSource);
   }
 }
 

@@ -1,6 +1,7 @@
 import { Module, type DynamicModule } from '@nestjs/common';
 import { ScheduleModule } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
+// In your application: 'nestjs-webhook-inbox/migrations' and 'nestjs-webhook-inbox'.
 import { webhookInboxMigrations } from '../../migrations/index.js';
 import { WebhooksModule } from '../../src/index.js';
 import type { Postgres } from '../support/postgres.js';

@@ -74,7 +74,7 @@ export interface EffectContext {
   /** What an earlier attempt returned whose completion failed: the outside call was made and need not be again. */
   readonly previous?: { readonly result: unknown };
   /** Work that commits with the effect's completion, run once after the method has returned. */
-  complete(work: (context: CompletionContext) => unknown): Promise<void>;
+  readonly complete: (work: (context: CompletionContext) => unknown) => Promise<void>;
 }
 
 /** What `complete` hands to its work. */

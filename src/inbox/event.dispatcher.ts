@@ -11,6 +11,7 @@ import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
+import { Backlog } from './backlog.js';
 import { Claimer } from './claimer.js';
 import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
@@ -33,6 +34,7 @@ export class EventDispatcher {
     private readonly inline: InlineDispatcher,
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
+    private readonly backlog: Backlog,
   ) {}
 
   /**
@@ -88,6 +90,9 @@ export class EventDispatcher {
       if (delivery.stale) {
         const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
         if (late !== undefined) return late;
+      }
+      if ((await this.inTime(this.backlog.isFull(), this.options.claimTimeoutMs)) !== false) {
+        return { kind: 'unavailable', why: `at least ${String(this.options.maxPending)} rows are pending` };
       }
       const verdicts: Verdict[] = [];
       const together: IncomingEvent[] = [];

@@ -34,10 +34,13 @@ export class Outbox {
     const known = this.registry.knownEffect(effect);
     const { name } = known;
     const key = options.key ?? '';
+    // The unique index knows the present name only.
+    const former = known.was.length > 0 ? await this.store.idOfKey(manager, known.was, key) : undefined;
+    if (former !== undefined) return { id: former, existing: true };
     const id = uuidV7();
     const row = { ...newEffect(known, payload, options), id, payload: freeze(name, payload) };
     const inserted = await this.store.enqueue(manager, row);
-    if (!inserted) return { id: (await this.store.idOfKey(manager, name, key)) ?? id, existing: true };
+    if (!inserted) return { id: (await this.store.idOfKey(manager, [name], key)) ?? id, existing: true };
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
     if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
     return { id, existing: false };

@@ -63,6 +63,7 @@ export { zoom } from './providers/zoom.js';
 export { custom, type CustomOptions } from './providers/custom.js';
 export { hmac, type HmacOptions } from './providers/hmac.js';
 
+export { cachedSecrets, type CachedSecretsOptions } from './cached-secrets.js';
 export { providersByName, type UntypedFactory, type UntypedOptions } from './registry.js';
 export type { CertificateOptions } from './keys/certificate-source.js';
 export type { DedupeFunction, DedupeInput, DedupeKey } from './events/dedupe-key.js';

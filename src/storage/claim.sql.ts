@@ -1,12 +1,15 @@
 import { PLACE } from './turn.sql.js';
 
-// `known` is read before anything is inserted: the statement's snapshot does not see its own rows.
+// `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
+// is only redelivered, whatever others with its bytes came in the meantime.
 export const CLAIM = `
   WITH input AS (
     SELECT i.*, i.body_sha256 IS NOT NULL AND EXISTS (
              SELECT FROM webhook_claim k
               WHERE k.source = i.source AND k.tenant = i.tenant AND k.body_sha256 = i.body_sha256
-                AND k.event_id <> i.event_id) AS known
+                AND k.event_id <> i.event_id) AND NOT EXISTS (
+             SELECT FROM webhook_claim c
+              WHERE c.source = i.source AND c.tenant = i.tenant AND c.event_id = i.event_id) AS known
       FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
                   $9::int[], $10::bytea[], $11::boolean[], $12::jsonb[], $13::bytea[])
            AS i(source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,

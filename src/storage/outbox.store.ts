@@ -271,11 +271,12 @@ export class OutboxStore {
     return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
   }
 
-  /** The id of the effect that was enqueued outside a run under this key. */
-  async idOfKey(manager: EntityManager, name: string, key: string): Promise<string | undefined> {
+  /** The id of the effect that was enqueued outside a run under this key, by any of its names. */
+  async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
     const rows: { id: string }[] = await manager.query(
-      `SELECT id FROM webhook_outbox WHERE name = $1 AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
-      [name, key],
+      `SELECT id FROM webhook_outbox
+        WHERE name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
+      [names, key],
     );
     return rows[0]?.id;
   }
@@ -284,6 +285,15 @@ export class OutboxStore {
   async countDead(manager: EntityManager, limit: number): Promise<number> {
     const [row]: { count: number }[] = await manager.query(
       `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT $1) dead`,
+      [limit],
+    );
+    return row!.count;
+  }
+
+  /** Number of pending rows, counted to `limit` at most. */
+  async countPending(manager: EntityManager, limit: number): Promise<number> {
+    const [row]: { count: number }[] = await manager.query(
+      `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT $1) pending`,
       [limit],
     );
     return row!.count;

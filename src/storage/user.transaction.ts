@@ -36,10 +36,26 @@ export class TimedOut extends WebhookInboxError {
 interface Call {
   /** Of user code, rather than a statement of ours. */
   readonly ofUser: boolean;
+  /** Over: what it left running is nobody's any more. */
+  ended?: boolean;
 }
 
 /** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
 const caller = new AsyncLocalStorage<Call>();
+
+/** Whether the calling code is a handler's, inside its transaction. */
+export function insideUserCode(): boolean {
+  const call = caller.getStore();
+  return call?.ofUser === true && call.ended !== true;
+}
+
+/**
+ * Runs code whose queries are meant not to belong to the handler's transaction: they are committed whatever becomes of it, and once
+ * for each attempt.
+ */
+export function outsideTransaction<T>(code: () => T): T {
+  return caller.exit(code);
+}
 
 /**
  * A transaction that user code runs in, on a connection whose gate is open only while that code runs: TypeORM offers no way to
@@ -136,6 +152,7 @@ export class UserTransaction {
       if (this.running > 0 || signal?.aborted === true) await this.destroy();
       throw error;
     } finally {
+      call.ended = true;
       this.call = undefined;
     }
   }

@@ -423,6 +423,16 @@ describe('deliveries that contradict what is known', () => {
     expect(Object.keys(await applied())).toHaveLength(2);
   });
 
+  it('a redelivery of either of two events with the same bytes is a duplicate and no replay', async () => {
+    for (const id of ['d-1', 'd-2', 'd-1', 'd-2', 'd-2']) {
+      await inbox.deliver(id, 'grant.made', { amount: 1 });
+    }
+    expect(inbox.alerts).toHaveLength(1);
+    expect(await inbox.database.query('SELECT event_id, deliveries FROM webhook_conflict')).toEqual([
+      { event_id: 'd-2', deliveries: 1 },
+    ]);
+  });
+
   it('known bytes under another id, where the source refuses them: a duplicate, and no claim', async () => {
     await inbox.deliverTo('wary', 'd-1', { amount: 1 });
     expect(await inbox.deliverTo('wary', 'd-2', { amount: 1 })).toMatchObject(DUPLICATE);

@@ -1,6 +1,6 @@
 import { ConfigurationError } from '../../core/errors.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource } from '../define-source.js';
+import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
@@ -24,6 +24,7 @@ export interface ConvoyOptions extends SourceOptions, EventFields {
  * @throws ConfigurationError for an unknown option, or when nothing says what the event's id is
  */
 export function convoy<TPayload = unknown>(options: ConvoyOptions): SourceDefinition<TPayload> {
+  checkOptionNames('convoy', options, OWN);
   if (options.idHeader === undefined && options.idPath === undefined && options.dedupe === undefined)
     throw new ConfigurationError(
       'convoy: expected idHeader, idPath or dedupe, since the body is the sender’s own',

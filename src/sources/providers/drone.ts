@@ -58,13 +58,17 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
   return { secret, signedAt: dateOf(signedValue(request, 'date')) };
 }
 
-/** `name="value"` pairs; a value holds no quotes, and no name comes twice. */
+/** `name="value"` pairs and nothing else; a value holds no quotes, and no name comes twice. */
 function parametersOf(header: string): Map<string, string> {
   const parameters = new Map<string, string>();
-  for (const [, name = '', value = ''] of header.matchAll(/(?:^|,) *([a-zA-Z]{1,20})="([^"]*)"/g)) {
+  let read = 0;
+  for (const [pair, name = '', value = ''] of header.matchAll(/(?:^|, ?)([a-zA-Z]{1,20})="([^"]*)"/g)) {
     if (parameters.has(name)) throw new SignatureRejection('malformed-signature', `${name} is there twice`);
     parameters.set(name, value);
+    read += pair.length;
   }
+  if (read !== header.length)
+    throw new SignatureRejection('malformed-signature', 'the Signature header is no list of name="value"');
   return parameters;
 }
 

@@ -3,7 +3,7 @@ import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource, type Scheme } from '../define-source.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { equalBytes } from '../signing/constant-time.js';
 import { decodeStrict } from '../signing/digest-text.js';
@@ -35,14 +35,17 @@ export interface HubspotOptions extends SourceOptions {
  * @throws ConfigurationError without `publicUrl`
  */
 export function hubspot<TPayload = unknown>(options: HubspotOptions): SourceDefinition<TPayload> {
+  checkOptionNames('hubspot', options, OWN);
   const { versions = ['v3'] } = options;
   if (versions.length === 0 || versions.some((version) => !['v1', 'v2', 'v3'].includes(version)))
     throw new ConfigurationError(
       `hubspot.versions: expected some of v1, v2, v3, received ${versions.join(', ')}`,
     );
   const publicUrl = publicUrlOption('hubspot.publicUrl', options.publicUrl);
-  return defineSource(schemeOf(publicUrl, versions), options, { publicUrl: true, versions: true });
+  return defineSource(schemeOf(publicUrl, versions), options, OWN);
 }
+
+const OWN = { publicUrl: true, versions: true } as const;
 
 function schemeOf(publicUrl: string, versions: readonly HubspotVersion[]): Scheme {
   return {

@@ -1,5 +1,5 @@
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource, type Scheme } from '../define-source.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
@@ -20,11 +20,14 @@ export interface SquareOptions extends SourceOptions {
  * @throws ConfigurationError without `notificationUrl`
  */
 export function square<TPayload = unknown>(options: SquareOptions): SourceDefinition<TPayload> {
+  checkOptionNames('square', options, OWN);
   const url = urlOption('square.notificationUrl', options.notificationUrl);
-  return defineSource(schemeOf(url), options, { notificationUrl: true });
+  return defineSource(schemeOf(url), options, OWN);
 }
 
 const mac: Mac = { algorithm: 'sha256', encoding: 'base64', key: textKey };
+
+const OWN = { notificationUrl: true } as const;
 
 function schemeOf(notificationUrl: string): Scheme {
   return {

@@ -1,6 +1,6 @@
 import type { SourceDefinition } from '../../core/source.js';
 import { EMPTY_OK } from '../challenge.js';
-import { defineSource, type Scheme } from '../define-source.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
@@ -21,11 +21,14 @@ export interface TrelloOptions extends SourceOptions {
  * @throws ConfigurationError without `callbackUrl`
  */
 export function trello<TPayload = unknown>(options: TrelloOptions): SourceDefinition<TPayload> {
+  checkOptionNames('trello', options, OWN);
   const url = urlOption('trello.callbackUrl', options.callbackUrl);
-  return defineSource(schemeOf(url), options, { callbackUrl: true });
+  return defineSource(schemeOf(url), options, OWN);
 }
 
 const mac: Mac = { algorithm: 'sha1', encoding: 'base64', key: textKey };
+
+const OWN = { callbackUrl: true } as const;
 
 function schemeOf(callbackUrl: string): Scheme {
   return {

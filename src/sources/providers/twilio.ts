@@ -4,7 +4,7 @@ import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { queryValues } from '../challenge.js';
-import { defineSource, type Scheme } from '../define-source.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { equalText } from '../signing/constant-time.js';
 import { verifyMac, type MacAlgorithm } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
@@ -35,9 +35,12 @@ export interface TwilioOptions extends SourceOptions {
  * @throws ConfigurationError without `publicUrl`
  */
 export function twilio<TPayload = unknown>(options: TwilioOptions): SourceDefinition<TPayload> {
+  checkOptionNames('twilio', options, OWN);
   const publicUrl = publicUrlOption('twilio.publicUrl', options.publicUrl);
-  return defineSource(schemeOf(publicUrl, options.algorithm), options, { publicUrl: true, algorithm: true });
+  return defineSource(schemeOf(publicUrl, options.algorithm), options, OWN);
 }
+
+const OWN = { publicUrl: true, algorithm: true } as const;
 
 function schemeOf(publicUrl: string, pinned: TwilioOptions['algorithm']): Scheme {
   return {

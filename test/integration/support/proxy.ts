@@ -5,11 +5,11 @@ export interface CuttingProxy {
   /** The database's URL by way of the proxy. */
   readonly url: string;
   /**
-   * Cuts a connection at the next statement that is exactly `sql`, `times` times: before the server got it, or after it has acted
-   * on it and before its answer is passed on.
+   * Cuts a connection at a statement that is exactly `sql`: before the server got it, or after it has acted on it and before its
+   * answer is passed on. `skip` of them are let through first, then `times` are cut.
    */
-  cutAt(sql: string, when: 'before' | 'after', times?: number): void;
-  /** How many connections have been cut at a statement. */
+  cutAt(sql: string, when: 'before' | 'after', options?: { skip?: number; times?: number }): void;
+  /** How many connections have been cut at the statement. */
   readonly cuts: number;
   /** Takes no connection any more and cuts those that are there: the server is gone. */
   goDown(): Promise<void>;
@@ -22,7 +22,7 @@ export interface CuttingProxy {
 export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl);
   const pairs = new Set<readonly [Socket, Socket]>();
-  let armed: { message: Buffer; when: 'before' | 'after'; left: number } | undefined;
+  let armed: { message: Buffer; when: 'before' | 'after'; skip: number; times: number } | undefined;
   let cuts = 0;
   let server: Server;
   let port = 0;
@@ -37,8 +37,8 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     pairs.add(pair);
     let cutAtAnswer = false;
     client.on('data', (chunk: Buffer) => {
-      if (armed !== undefined && armed.left > 0 && chunk.includes(armed.message)) {
-        armed.left -= 1;
+      if (armed !== undefined && armed.times > 0 && chunk.includes(armed.message) && armed.skip-- <= 0) {
+        armed.times -= 1;
         cuts += 1;
         if (armed.when === 'before') return cut(pair);
         cutAtAnswer = true;
@@ -70,8 +70,9 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   url.port = String(port);
   return {
     url: url.href,
-    cutAt: (sql, when, times = 1) => {
-      armed = { message: Buffer.from(`${sql}\0`), when, left: times };
+    cutAt: (sql, when, { skip = 0, times = 1 } = {}) => {
+      armed = { message: Buffer.from(`${sql}\0`), when, skip, times };
+      cuts = 0;
     },
     get cuts() {
       return cuts;

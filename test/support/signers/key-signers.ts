@@ -9,6 +9,9 @@ const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const otherP256 = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
+/** The key behind `servedCertificate`. */
+export const snsPrivateKey = rsa.privateKey;
+
 /** The certificate that the fake hosts of SNS and PayPal serve. */
 export const servedCertificate = makeCertificate({
   subject: 'messages.example.com',

@@ -10,12 +10,15 @@ const ANY_ID = { path: 'id' };
 
 const CONFIGURE: Readonly<Record<string, Configure>> = {
   adyen: ({ variant }) => ({ options: { webhooks: variant === 'header' ? 'platform' : 'payments' } }),
-  'awardee-style': () => ({ provider: 'hmac', options: separateTimestamp }),
-  'sesmetric-style': () => ({ provider: 'hmac', options: separateTimestamp }),
+  'awardee-style': separateHeaders,
+  'sesmetric-style': separateHeaders,
+  hmac: separateHeaders,
   braintree: (vector) => ({
     options: { secrets: secretsOf(vector).map((secret) => `${String(vector.public_key)}:${secret}`) },
   }),
-  convoy: ({ variant, hash, encoding }) => ({ options: { mode: variant, hash, encoding, dedupe: ANY_ID } }),
+  convoy: ({ variant, hash, encoding }) => ({
+    options: { mode: variant, hash: hash?.toUpperCase(), encoding, dedupe: ANY_ID },
+  }),
   discord: ({ public_key }) => ({ options: { secrets: [public_key] } }),
   dropbox: () => ({ options: { dedupe: ANY_ID } }),
   github: ({ legacy }) => ({ options: { legacySha1: legacy } }),
@@ -40,12 +43,19 @@ const CONFIGURE: Readonly<Record<string, Configure>> = {
   twilio: ({ url }) => ({ options: { publicUrl: originOf(url) } }),
 };
 
-const separateTimestamp = {
-  signatureHeader: 'x-signature',
-  timestampHeader: 'x-timestamp',
-  idPath: 'id',
-  typePath: 'type',
-};
+/** Signature and timestamp in headers of their own, whatever the vendor calls them. */
+function separateHeaders({ headers }: Vector): { provider: string; options: UntypedOptions } {
+  const names = Object.keys(headers);
+  return {
+    provider: 'hmac',
+    options: {
+      signatureHeader: names.find((name) => /signature$/i.test(name)) ?? 'x-signature',
+      timestampHeader: names.find((name) => /timestamp$/i.test(name)) ?? 'x-timestamp',
+      idPath: 'id',
+      typePath: 'type',
+    },
+  };
+}
 
 /** The source that a vector's request is sent to. */
 export function vectorSource(vector: Vector): SourceDefinition {
