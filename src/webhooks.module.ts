@@ -166,6 +166,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
+    private readonly plan: LeasePlan,
     private readonly strayQueries: StrayQueries,
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
   ) {}
@@ -195,6 +196,7 @@ export class WebhooksModule implements OnModuleInit {
     this.backfills.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    this.plan.checkPool();
     this.strayQueries.watch(this.dataSource);
   }
 }
