@@ -68,6 +68,7 @@ import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
+import { hearErrors } from './storage/connection.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -197,6 +198,7 @@ export class WebhooksModule implements OnModuleInit {
     this.routes.explore();
     this.rawBody.checkOrder();
     this.plan.checkPool();
+    hearErrors(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }
 }

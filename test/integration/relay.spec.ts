@@ -6,6 +6,7 @@ import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {
+  clear,
   awardeeSource,
   record,
   scripted,
@@ -34,7 +35,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   for (const inbox of inboxes) await inbox.stop();
-  await database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+  await clear(database);
 });
 afterAll(() => database?.drop());
 
