@@ -92,8 +92,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     await runner.query(`
       CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_turn ON webhook_outbox (name, order_key)
         WHERE state = 'pending' AND NOT waits AND order_key IS NOT NULL`);
+    // A waiting row's due_at is its place in the line: its arrival, or the time before which it must not run.
     await runner.query(`
-      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (name, order_key, created_at, id)
+      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (name, order_key, due_at, id)
         WHERE state = 'pending' AND waits`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_blocking ON webhook_outbox (name, order_key)

@@ -167,6 +167,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
+    private readonly plan: LeasePlan,
     private readonly strayQueries: StrayQueries,
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
   ) {}
@@ -196,6 +197,7 @@ export class WebhooksModule implements OnModuleInit {
     this.backfills.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    this.plan.checkPool();
     hearErrors(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }

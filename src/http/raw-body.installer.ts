@@ -43,7 +43,7 @@ export class RawBodyInstaller {
     private readonly routes: WebhookRoutes,
     private readonly budget: ByteBudget,
   ) {
-    // At once, or when a testing module gets its adapter; an application context without HTTP never has one.
+    // At once, or when a testing module gets its adapter.
     adapterHost.init$.subscribe(() => this.install());
   }
 
@@ -62,7 +62,9 @@ export class RawBodyInstaller {
   }
 
   private install(): void {
-    const { httpAdapter } = this.adapterHost;
+    const httpAdapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null;
+    // An application context (a worker, a cron) tells that its adapter is ready, too, and has none.
+    if (httpAdapter === null) return;
     if (httpAdapter.getType() === 'fastify') this.installOnFastify(httpAdapter.getInstance<FastifyLike>());
     else this.installOnExpress();
   }

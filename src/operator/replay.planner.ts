@@ -58,14 +58,22 @@ export class ReplayPlanner {
       return refusal(key, stored.id, `no handler of source '${source}' matches '${stored.type}'`);
     const busy = handlerRows.find((row) => row.state === 'pending');
     if (busy !== undefined) return refusal(key, stored.id, `'${busy.name}' has not ended yet`);
-    const done = rows.filter((row) => row.kind === 'effect' && row.state === 'done').map(asPlanned);
-    const isRefired = ({ name }: PlannedEffect) => refire.includes(this.registry.effect(name)?.name ?? name);
+    const again = new Set(run.map(({ rowId }) => rowId));
+    const isRefired = ({ name, parentId }: EventRow): boolean => {
+      if (again.has(parentId)) return refire.includes(this.registry.effect(name)?.name ?? name);
+      // An effect that another one enqueued when it was done comes with that one, and only with it.
+      const parent = rows.find(({ id }) => id === parentId);
+      return parent?.kind === 'effect' && isRefired(parent);
+    };
+    const done = rows.filter((row) => row.kind === 'effect' && row.state === 'done');
+    const left = done.find((row) => refire.includes(row.name) && !isRefired(row));
+    if (left !== undefined) return refusal(key, stored.id, whyNotRefired(left, rows));
     return {
       event: key,
       id: stored.id,
       run,
-      staysDone: done.filter((effect) => !isRefired(effect)),
-      refired: done.filter(isRefired),
+      staysDone: done.filter((row) => !isRefired(row)).map(asPlanned),
+      refired: done.filter(isRefired).map(asPlanned),
     };
   }
 
@@ -78,6 +86,13 @@ export class ReplayPlanner {
       `If one was renamed, say so with { was: ['${name.split('/')[1]}'] }, or its effects would happen again`
     );
   }
+}
+
+function whyNotRefired({ name, parentId }: EventRow, rows: readonly EventRow[]): string {
+  const parent = rows.find(({ id }) => id === parentId);
+  const by =
+    parent === undefined ? 'something outside of this event' : `'${parent.name}', which does not run again`;
+  return `effect '${name}' was enqueued by ${by}, so that it cannot happen once more; refire that effect, or enqueue it anew`;
 }
 
 function refusal(event: EventKey, id: string | undefined, refused: string): ReplayPlan {

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
@@ -81,14 +82,16 @@ export class Replays {
     const refire = (options.refire ?? []).map((name) => this.registry.knownEffect(name).name);
     const refused: ReplayPlan[] = [];
     let [replayed, skipped] = [0, 0];
-    for (const key of await this.select(selection, id)) {
+    const keys = await this.select(selection, id);
+    for (const [index, key] of keys.entries()) {
+      if (index > 0 && options.perSecond !== undefined)
+        await pause(1_000 / options.perSecond, options.signal);
       if (options.signal?.aborted === true) break;
       const outcome = await this.replay(key, id, refire, options);
       if (outcome === 'replayed') replayed += 1;
       else if (outcome === 'skipped') skipped += 1;
       else refused.push(outcome);
-      options.onProgress?.({ id, replayed, skipped, refused });
-      if (options.perSecond !== undefined) await pause(1_000 / options.perSecond);
+      options.onProgress?.({ id, replayed, skipped, refused: [...refused] });
     }
     this.logger.log(
       logLine('replay', {
@@ -111,10 +114,11 @@ export class Replays {
   ): Promise<'replayed' | 'skipped' | ReplayPlan> {
     const outcome = await inTransaction(this.dataSource.manager, LOCK_TIMEOUT_MS, async (manager) => {
       // Locked, so that the body that is there now is there when the handler runs, and two replays do not mix.
-      await this.claims.load(manager, key, true);
+      const claim = await this.claims.load(manager, key, true);
+      if (claim !== undefined && (await this.store.isTaken(manager, replayId, claim.id))) return 'skipped';
       const plan = await this.planner.plan(manager, key, refire);
       if (plan.refused !== undefined) return plan;
-      if (!(await this.store.take(manager, replayId, plan.id!, by, reason))) return 'skipped';
+      await this.store.take(manager, replayId, plan.id!, by, reason);
       await this.owe(manager, plan, replayId, refire);
       return 'replayed';
     });
@@ -146,6 +150,6 @@ export class Replays {
   }
 }
 
-async function pause(ms: number): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, ms));
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await setTimeout(ms, undefined, { signal }).catch(() => undefined);
 }

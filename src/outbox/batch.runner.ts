@@ -19,6 +19,9 @@ import { StaleFilter } from './stale.filter.js';
 import { WakeUp } from './wake-up.js';
 
 type Item = Prepared & { readonly row: LeasedRow };
+/** What `hydrate` asks a provider for at once, for one batch. */
+const PREPARED_AT_ONCE = 10;
+
 export type Outcomes = Map<string, RunOutcome>;
 
 /**
@@ -44,16 +47,36 @@ export class BatchRunner {
   /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
   async run(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
     const outcomes: Outcomes = new Map();
-    const items: Item[] = [];
-    for (const row of rows) {
-      try {
-        items.push({ row, ...(await orAborted(this.preparer.prepare(row, handler, signal), signal)) });
-      } catch (error) {
-        outcomes.set(row.id, await this.fail(handler, row, error));
-      }
-    }
+    const items = await this.prepared(handler, rows, signal, outcomes);
     await this.runItems(handler, items, signal, outcomes);
     return outcomes;
+  }
+
+  private async prepared(
+    handler: Handler,
+    rows: readonly LeasedRow[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<Item[]> {
+    const deadline = new Deadline(handler.name, handler.timeoutMs);
+    const either = AbortSignal.any([signal, deadline.signal]);
+    const items: (Item | undefined)[] = [];
+    const prepare = async (row: LeasedRow): Promise<Item | undefined> => {
+      try {
+        return { row, ...(await orAborted(this.preparer.prepare(row, handler, either), either)) };
+      } catch (error) {
+        outcomes.set(row.id, await this.fail(handler, row, error));
+        return undefined;
+      }
+    };
+    try {
+      for (let at = 0; at < rows.length; at += PREPARED_AT_ONCE) {
+        items.push(...(await Promise.all(rows.slice(at, at + PREPARED_AT_ONCE).map(prepare))));
+      }
+    } finally {
+      deadline.end();
+    }
+    return items.filter((item) => item !== undefined);
   }
 
   private async runItems(
@@ -75,8 +98,9 @@ export class BatchRunner {
     } catch (error) {
       // All rows of a batch were settled by one commit, so that any of them tells of it.
       if (await this.handlers.isCommitted(first, error)) return;
-      if (items.length === 1) {
-        outcomes.set(first.id, await this.fail(handler, first, error));
+      // Once the lease or the process ends, the halves would fare no better.
+      if (items.length === 1 || signal.aborted) {
+        for (const { row } of items) outcomes.set(row.id, await this.fail(handler, row, error));
         return;
       }
       const half = Math.ceil(items.length / 2);
@@ -94,9 +118,22 @@ export class BatchRunner {
     signal: AbortSignal,
     outcomes: Outcomes,
   ): Promise<void> {
-    const { manager } = transaction;
     const fresh = await this.withoutStale(transaction, handler, items, outcomes);
-    if (fresh.length === 0) return;
+    if (fresh.length > 0) await this.handled(transaction, handler, fresh, signal, outcomes);
+    for (const { row } of items) {
+      const { name, orderKey } = row;
+      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+    }
+  }
+
+  private async handled(
+    transaction: UserTransaction,
+    handler: Handler,
+    fresh: readonly Item[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<void> {
+    const { manager } = transaction;
     const runs = fresh.map(({ row }) => new RunEnqueue(this.enqueueStores, manager, row));
     const events: BatchEvent[] = fresh.map(({ event, current }, index) => ({
       ...event,
@@ -109,13 +146,10 @@ export class BatchRunner {
       this.store.settleMany(ours, rows, resultSummary(result)),
     );
     if (settled.size < rows.length) throw new LeaseLost();
-    for (const { id, name, orderKey } of rows) {
-      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
-      outcomes.set(id, 'done');
-    }
+    for (const { id } of rows) outcomes.set(id, 'done');
   }
 
-  // Sorted by event, so that two batches raise their marks in the same order and never deadlock over them.
+  // Sorted by mark, so that two batches raise their marks in the same order and never deadlock over them.
   private async withoutStale(
     transaction: UserTransaction,
     handler: Handler,
@@ -124,7 +158,7 @@ export class BatchRunner {
   ): Promise<Item[]> {
     if (handler.options.skipStale === undefined) return [...items];
     const stale = new Set<Item>();
-    const sorted = items.toSorted((a, b) => keyOf(handler, a).localeCompare(keyOf(handler, b)));
+    const sorted = items.toSorted((a, b) => (markOf(handler, a) < markOf(handler, b) ? -1 : 1));
     for (const item of sorted) {
       const { row, event } = item;
       if (!(await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))) continue;
@@ -140,5 +174,5 @@ export class BatchRunner {
   }
 }
 
-const keyOf = (handler: Handler, { event }: Item) =>
-  handler.options.skipStale!.key.call(handler.instance, event);
+const markOf = (handler: Handler, { event }: Item) =>
+  JSON.stringify([event.tenant, handler.options.skipStale!.key.call(handler.instance, event)]);

@@ -12,7 +12,8 @@ import { rowFacts } from './row-facts.js';
 
 /** What may be done with a leased effect. */
 export type Checked =
-  | { readonly kind: 'call' }
+  /** `inDoubt`: an earlier attempt may have got through all the same. */
+  | { readonly kind: 'call'; readonly inDoubt: boolean }
   /** An earlier attempt got through. */
   | { readonly kind: 'done'; readonly result: unknown }
   | { readonly kind: 'park'; readonly reason: ParkedReason }
@@ -31,17 +32,18 @@ export class EffectDoubts {
   /** @throws what the probe throws: the attempt has failed without a call */
   async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
     // An earlier attempt's call was made and its result kept: only the completion is missing.
-    if (row.previousResult !== undefined) return { kind: 'call' };
+    if (row.previousResult !== undefined) return { kind: 'call', inDoubt: false };
     const answer = await this.probe(effect, row, payload, signal);
     if (typeof answer === 'object') return { kind: 'done', result: answer.done };
     if (answer === 'done') return { kind: 'done', result: undefined };
     if (answer === 'unknown' && effect.options.inDoubt === 'park')
       return { kind: 'park', reason: 'in-doubt' };
-    if (answer !== 'not-done' && row.tries > 1 && row.ageMs > effect.keyRetentionMs) {
+    if (answer !== 'not-done' && row.attempt > 1 && row.ageMs > effect.keyRetentionMs) {
       return { kind: 'park', reason: 'key-expired' };
     }
-    if (!tracksDoubt(effect)) return { kind: 'call' };
-    return (await this.store.begin(this.dataSource.manager, row)) ? { kind: 'call' } : { kind: 'lost' };
+    if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
+    if (!(await this.store.begin(this.dataSource.manager, row))) return { kind: 'lost' };
+    return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
   }
 
   /** Undefined when nothing is in doubt and nobody asked. */

@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { parseJson } from '../core/body.js';
+import { isKnownNotDone } from '../core/classify.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
@@ -11,7 +12,7 @@ import { inTransaction } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts } from './effect.doubts.js';
-import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
+import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { effectResult } from './result.js';
 import { rowFacts } from './row-facts.js';
@@ -19,6 +20,12 @@ import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
 type Completion = (context: CompletionContext) => unknown;
+
+/** How an effect's method ended. */
+interface Called {
+  readonly result: unknown;
+  readonly completion?: Completion;
+}
 
 /** Runs a leased effect: the user's method outside any transaction, then the fenced settle. */
 @Injectable()
@@ -39,74 +46,88 @@ export class EffectRunner {
 
   /** @throws only when the end could not be recorded: the database is unusable and the lease will end by itself */
   async run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
+    let call: Promise<Called> | undefined;
+    try {
+      return await this.attempt(row, signal, (started) => {
+        call = started;
+      });
+    } finally {
+      // A call that outlives its attempt may still tell how it ended: after the attempt's own end, which would undo it.
+      call?.then(
+        (late) => signal.aborted && void this.recordLate(row, late),
+        () => undefined,
+      );
+    }
+  }
+
+  private async attempt(
+    row: LeasedRow,
+    signal: AbortSignal,
+    onCall: (call: Promise<Called>) => void,
+  ): Promise<RunOutcome> {
     const effect = this.registry.effect(row.name)!;
-    let completion: Completion | undefined;
-    let result: unknown;
+    let inDoubt = row.begun;
+    let called = false;
     try {
       const payload = readPayload(row);
       const checked = await this.doubts.check(effect, row, payload, signal);
       if (checked.kind === 'park')
         return await this.failures.park(this.dataSource.manager, row, checked.reason);
-      if (checked.kind === 'done') return await this.settle(effect, row, checked.result, undefined);
+      if (checked.kind === 'done') return await this.settle(effect, row, { result: checked.result });
       if (checked.kind === 'lost') return 'lost';
-      const context: EffectContext = {
-        key: row.id,
-        signal,
-        timeoutMs: effect.timeoutMs,
-        attempt: row.attempt,
-        previous:
-          row.previousResult === undefined
-            ? undefined
-            : { result: JSON.parse(row.previousResult) as unknown },
-        complete: async (work) => {
-          completion = work;
-        },
-      };
-      const call = Promise.resolve(effect.invoke(payload, context));
-      // A call that outlives its lease may still tell how it ended.
-      call.then(
-        (late) => signal.aborted && void this.settleLate(row, late),
-        () => undefined,
-      );
-      result = await orAborted(call, signal);
+      inDoubt = checked.inDoubt;
+      called = true;
+      const call = this.call(effect, row, payload, signal);
+      onCall(call);
+      return await this.settle(effect, row, await orAborted(call, signal));
     } catch (error) {
-      return await this.failures.settle(this.dataSource.manager, row, error, policy(effect));
+      const mayBeDone = inDoubt || (called && tracksDoubt(effect) && !isKnownNotDone(error));
+      return await this.failures.settle(this.dataSource.manager, row, error, policy(effect, mayBeDone));
     }
-    return await this.settle(effect, row, result, completion);
   }
 
-  private async settle(
-    effect: Effect,
-    row: LeasedRow,
-    result: unknown,
-    completion: Completion | undefined,
-  ): Promise<RunOutcome> {
-    const json = effectResult(result);
+  private async call(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Called> {
+    let completion: Completion | undefined;
+    const context: EffectContext = {
+      key: row.id,
+      signal,
+      timeoutMs: effect.timeoutMs,
+      attempt: row.attempt,
+      previous:
+        row.previousResult === undefined ? undefined : { result: JSON.parse(row.previousResult) as unknown },
+      complete: async (work) => {
+        completion = work;
+      },
+    };
+    const result = await effect.invoke(payload, context);
+    return { result, completion };
+  }
+
+  private async settle(effect: Effect, row: LeasedRow, called: Called): Promise<RunOutcome> {
+    const { manager } = this.dataSource;
+    let kept = false;
     try {
       // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
-      if (completion !== undefined)
-        await this.store.keepResult(this.dataSource.manager, row.id, json ?? 'null');
-      const wake = await this.commit(effect, row, json, result, completion);
-      if (wake) this.wakeUp.wake();
+      if (called.completion !== undefined) {
+        await this.store.keepResult(manager, row.id, effectResult(called.result) ?? 'null');
+        kept = true;
+      }
+      if (await this.commit(effect, row, called)) this.wakeUp.wake();
     } catch (error) {
-      if (await this.store.isDone(this.dataSource.manager, row)) return 'done';
-      if (error instanceof LeaseLost) return this.lost(row, json);
-      return await this.failures.settle(this.dataSource.manager, row, error, policy(effect));
+      if (await this.store.isDone(manager, row)) return 'done';
+      if (error instanceof LeaseLost) return this.lost(row, called);
+      // With its result kept, neither is the call in doubt, nor does it matter how long its key is remembered.
+      const failure = kept ? { ...policy(effect), effect: undefined } : policy(effect, tracksDoubt(effect));
+      return await this.failures.settle(manager, row, error, failure);
     }
     this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
   }
 
   /** The fenced settle: alone, with the turn of its key, or with the user's own work. True when there is more for a relay. */
-  private async commit(
-    effect: Effect,
-    row: LeasedRow,
-    json: string | undefined,
-    result: unknown,
-    completion: Completion | undefined,
-  ): Promise<boolean> {
+  private async commit(effect: Effect, row: LeasedRow, { result, completion }: Called): Promise<boolean> {
     const settle = async (manager: EntityManager): Promise<boolean> => {
-      if (!(await this.store.settle(manager, row, json))) throw new LeaseLost();
+      if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
       return row.orderKey !== undefined && this.turns.pass(manager, row.name, row.orderKey);
     };
     if (completion !== undefined) {
@@ -121,23 +142,38 @@ export class EffectRunner {
     return inTransaction(this.dataSource.manager, effect.timeoutMs, settle);
   }
 
-  private async lost(row: LeasedRow, json: string | undefined): Promise<RunOutcome> {
-    if (await this.store.settleLate(this.dataSource.manager, row, json)) return 'done';
+  private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
+    if (await this.settleLate(row, called)) return 'done';
     const text =
       'the effect ended after its lease had; it may have happened twice at a sink that ignores its key';
     this.logger.warn(logLine(text, rowFacts(row)));
     return 'lost';
   }
 
-  private async settleLate(row: LeasedRow, result: unknown): Promise<void> {
+  private async recordLate(row: LeasedRow, called: Called): Promise<void> {
     try {
-      const settled = await this.store.settleLate(this.dataSource.manager, row, effectResult(result));
-      this.logger.warn(
-        logLine(settled ? 'a late end was recorded' : 'a late end was dropped', rowFacts(row)),
-      );
+      const settled = await this.settleLate(row, called);
+      this.logger.warn(logLine(settled ? 'a late end was recorded' : 'a late end was kept', rowFacts(row)));
     } catch (error) {
       this.logger.error(logLine(`a late end could not be recorded: ${errorText(error)}`, rowFacts(row)));
     }
+  }
+
+  /**
+   * What is done about an end that came after its lease. A call with a completion is not done before that has committed: the next
+   * attempt, of a parked row too, gets the result and need not call again.
+   * @returns whether the row is done
+   */
+  private async settleLate(row: LeasedRow, { result, completion }: Called): Promise<boolean> {
+    const { manager } = this.dataSource;
+    const json = effectResult(result);
+    const settled =
+      completion === undefined
+        ? await this.store.settleLate(manager, row, json)
+        : await this.store.resumeLate(manager, row, json ?? 'null');
+    // The row may have had the turn of its key, or a parked one may have held it.
+    if (settled) this.wakeUp.wake();
+    return settled && completion === undefined;
   }
 }
 
@@ -148,6 +184,6 @@ function readPayload(row: LeasedRow): unknown {
   return payload;
 }
 
-function policy(effect: Effect): FailurePolicy {
-  return { retry: effect.retry, classifiers: [effect.classify], effect };
+function policy(effect: Effect, inDoubt = false): FailurePolicy {
+  return { retry: effect.retry, classifiers: [effect.classify], effect, inDoubt };
 }

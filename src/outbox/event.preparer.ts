@@ -16,10 +16,16 @@ export interface Prepared {
   readonly current: unknown;
 }
 
+/** What is asked of a provider at the moment. */
+interface Fetch {
+  readonly startedAt: number;
+  readonly answer: Promise<unknown>;
+}
+
 /** Makes a stored event what a handler gets: parsed, validated, with the current state fetched. Opens no transaction. */
 @Injectable()
 export class EventPreparer {
-  private readonly inFlight = new Map<string, Promise<unknown>>();
+  private readonly inFlight = new Map<string, Fetch>();
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
@@ -28,7 +34,7 @@ export class EventPreparer {
     const parsed = this.parse(row.event!);
     const schema = handler?.options.schema;
     const event = schema ? { ...parsed, payload: await validated(schema, parsed.payload) } : parsed;
-    return { event, current: handler && (await this.hydrate(handler, event, signal)) };
+    return { event, current: handler && (await this.hydrate(handler, event, row, signal)) };
   }
 
   /** @throws UnreadableBody, PermanentError */
@@ -40,17 +46,24 @@ export class EventPreparer {
     return { ...stored, rawBody: body, payload };
   }
 
-  // A burst of events about one resource asks the provider once, as long as the answer is under way: never an old one.
-  private async hydrate(handler: Handler, event: WebhookEvent, signal: AbortSignal): Promise<unknown> {
+  // A burst of events about one resource asks the provider once. Never with an answer from before the event: what is under way is
+  // shared only when it was asked for after the row had been leased, and so after the event had arrived.
+  private async hydrate(
+    handler: Handler,
+    event: WebhookEvent,
+    { leasedAt = Infinity }: LeasedRow,
+    signal: AbortSignal,
+  ): Promise<unknown> {
     const { hydrate } = handler.options;
     if (hydrate === undefined) return undefined;
     const key = JSON.stringify([handler.name, event.tenant, hydrate.key.call(handler.instance, event)]);
     const running = this.inFlight.get(key);
-    if (running !== undefined) return running;
-    const fetching = Promise.resolve(hydrate.fetch.call(handler.instance, event, { signal })).finally(() =>
-      this.inFlight.delete(key),
-    );
-    this.inFlight.set(key, fetching);
-    return fetching;
+    if (running !== undefined && running.startedAt >= leasedAt) return running.answer;
+    const startedAt = performance.now();
+    const answer = Promise.resolve(hydrate.fetch.call(handler.instance, event, { signal })).finally(() => {
+      if (this.inFlight.get(key)?.answer === answer) this.inFlight.delete(key);
+    });
+    this.inFlight.set(key, { startedAt, answer });
+    return answer;
   }
 }

@@ -1,7 +1,7 @@
 import { Injectable, Logger } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
-import { classify, isKnownNotDone, type Classifier } from '../core/classify.js';
+import { classify, type Classifier } from '../core/classify.js';
 import { errorDetail, errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
@@ -27,8 +27,10 @@ export interface FailurePolicy {
   readonly classifiers: readonly (Classifier | undefined)[];
   /** Set when the provider's redelivery is to try again, rather than our relay. */
   readonly awaitRedelivery?: Source;
-  /** Set for effects: what they say about attempts whose end is unknown. */
+  /** Set for effects whose outside call may have to be made again: what they say about that. */
   readonly effect?: Effect;
+  /** The outside call of this attempt, or of an earlier one, may have gone through. @default false */
+  readonly inDoubt?: boolean;
 }
 
 /** Settles failed attempts: try again, or dead; and tells a person about the dead ones. */
@@ -48,10 +50,9 @@ export class FailureSettler {
     error: unknown,
     policy: FailurePolicy,
   ): Promise<FailureOutcome> {
-    const inDoubt = policy.effect !== undefined && tracksDoubt(policy.effect) && !isKnownNotDone(error);
-    const to = decide(row, error, policy, inDoubt);
+    const to = decide(row, error, policy);
     const text = errorText(error);
-    const settled = await this.store.fail(manager, row, to, errorDetail(error), inDoubt);
+    const settled = await this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -67,9 +68,10 @@ export class FailureSettler {
 
   /** Parks a leased effect: its end is not known, or its key may be forgotten. */
   async park(manager: EntityManager, row: LeasedRow, reason: ParkedReason): Promise<FailureOutcome> {
-    const text = row.begun
-      ? 'an attempt was begun and its end is unknown'
-      : 'the other side may have forgotten the key';
+    const text =
+      reason === 'in-doubt'
+        ? 'an attempt was begun and its end is unknown'
+        : 'the other side may have forgotten the key';
     if (!(await this.store.fail(manager, row, { state: 'parked', reason }, text, row.begun))) return 'lost';
     this.tellParked(row, reason, text);
     return 'parked';
@@ -77,7 +79,11 @@ export class FailureSettler {
 
   /** Tells of rows that the lease found exhausted. */
   tellExhausted(rows: readonly ExhaustedRow[]): void {
-    for (const row of rows) this.tellDead(row, row.reason, row.error);
+    for (const row of rows) {
+      if (row.reason === 'in-doubt')
+        this.tellParked(row, row.reason, 'the last attempt was begun and never ended');
+      else this.tellDead(row, row.reason, row.error);
+    }
   }
 
   private tellDead(row: LeasedRow | ExhaustedRow, reason: DeadReason, error: string | undefined): void {
@@ -85,7 +91,7 @@ export class FailureSettler {
     void this.deadLetters.check();
   }
 
-  private tellParked(row: LeasedRow, reason: ParkedReason, error: string): void {
+  private tellParked(row: LeasedRow | ExhaustedRow, reason: ParkedReason, error: string): void {
     this.alerts.raise({ kind: 'parked', ...told(row), reason, error });
   }
 }
@@ -104,7 +110,7 @@ function told({ id: outboxId, name, attempt, event }: LeasedRow | ExhaustedRow) 
   };
 }
 
-function decide(row: LeasedRow, error: unknown, policy: FailurePolicy, inDoubt: boolean): FailedSettle {
+function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSettle {
   if (error instanceof UnreadableBody) {
     return { state: 'dead', reason: policy.effect ? 'unreadable-payload' : 'unreadable-body' };
   }
@@ -115,14 +121,8 @@ function decide(row: LeasedRow, error: unknown, policy: FailurePolicy, inDoubt: 
     return { state: 'pending', delayMs: retryWindowMs(policy.awaitRedelivery.provider) };
   const exhausted = row.tries >= policy.retry.maxAttempts;
   const { effect } = policy;
-  if (
-    effect !== undefined &&
-    inDoubt &&
-    effect.options.inDoubt === 'park' &&
-    (exhausted || !effect.options.probe)
-  ) {
-    return { state: 'parked', reason: 'in-doubt' };
-  }
+  const parks = policy.inDoubt === true && effect?.options.inDoubt === 'park';
+  if (parks && (exhausted || !effect.options.probe)) return { state: 'parked', reason: 'in-doubt' };
   if (exhausted) return { state: 'dead', reason: 'attempts-exhausted' };
   const delayMs = retryDelayMs(policy.retry, row.tries, failure.delayMs);
   // The next attempt, run to its longest, would end after the other side may have forgotten the key.

@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { ConfigurationError } from '../core/errors.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from '../handlers/handler.registry.js';
@@ -33,6 +34,17 @@ export class LeasePlan {
     private readonly paused: PausedNames,
   ) {}
 
+  /** @throws ConfigurationError when handlers could take every connection, so that nothing could be claimed while they run */
+  checkPool(): void {
+    const asked = this.options.relay === false ? undefined : this.options.relay.handlers;
+    const size = poolSize(this.dataSource);
+    if (asked === undefined || asked < size) return;
+    throw new ConfigurationError(
+      `WebhooksModule options: relay.handlers: each handler holds a connection while it runs, and a claim needs one too; ` +
+        `expected less than the DataSource's poolSize (${size}), received ${asked}`,
+    );
+  }
+
   /** One group for each lease statement of a round; each is asked when its turn comes, with what runs by then. */
   async groups(): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
     const paused = await this.paused.read();
@@ -41,17 +53,15 @@ export class LeasePlan {
     );
     const effects = [...this.registry.effects()].filter(([, effect]) => !paused.has('effect', effect.name));
     this.turn += 1;
-    const single = rotate(
-      handlers.filter(([, handler]) => handler.batch === undefined),
-      this.turn,
-    );
-    const batched = rotate(
-      handlers.filter(([, handler]) => handler.batch !== undefined),
-      this.turn,
-    );
+    const all = rotate(handlers, this.turn);
+    const batched = all.filter(([, handler]) => handler.batch !== undefined);
     return [
-      (jobs) => this.handlerGroup(single, [...jobs]),
-      ...batched.map((one) => (jobs: Iterable<Job>) => this.batchGroup(one, [...jobs])),
+      (jobs) => this.handlerGroup(all, [...jobs]),
+      ...batched.map(
+        ([name]) =>
+          (jobs: Iterable<Job>) =>
+            this.batchGroup(name, all, [...jobs]),
+      ),
       () => this.routeGroup(),
       (jobs) => this.effectGroup(rotate(effects, this.turn), [...jobs]),
     ];
@@ -75,47 +85,55 @@ export class LeasePlan {
     return jobs;
   }
 
-  private handlerGroup(handlers: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
-    const free = this.maxHandlers() - ofKind(jobs, 'handler');
-    const names = withRoom(handlers, jobs, free, this.maxHandlers()).map((one) => ({
-      ...one,
-      limit: Math.min(one.limit, this.roomOfSource(this.registry.handler(one.name)!.source, jobs)),
-    }));
-    return { names: names.filter(hasRoom), limit: free };
+  private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+    const { names, limit } = this.handlerRoom(all, jobs);
+    return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
   }
 
-  private batchGroup([name, handler]: readonly [string, Handler], jobs: readonly Job[]): LeaseGroup {
-    const free = Math.min(
-      this.maxHandlers() - ofKind(jobs, 'handler'),
-      this.roomOfSource(handler.source, jobs),
-    );
-    const [one] = withRoom([[name, handler]], jobs, free, this.maxHandlers());
-    const limit = one === undefined ? 0 : one.limit * handler.batch!;
-    return { names: one === undefined ? [] : [{ ...one, limit }], limit };
+  // A lease of its own for each, since a place is worth `batch` rows.
+  private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+    const one = this.handlerRoom(all, jobs).names.find((other) => other.name === name);
+    if (one === undefined) return { names: [], limit: 0 };
+    const limit = Math.min(one.limit, one.shareLimit!) * this.registry.handler(name)!.batch!;
+    return { names: [{ ...one, limit, shareLimit: limit }], limit };
+  }
+
+  private handlerRoom(handlers: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
+    const max = this.maxHandlers();
+    const free = max - running.length;
+    const bySource = countBy(running, ({ rows: [row] }) => row!.event!.source);
+    const sources = new Set(handlers.map(([, handler]) => handler.source));
+    const names = withRoom(handlers, running, free, max).map((one) => {
+      const { source } = this.registry.handler(one.name)!;
+      const fair = fairRoom(sources, bySource, source, free, max);
+      return { ...one, share: source, shareLimit: Math.min(fair, this.roomOfSource(source, bySource)) };
+    });
+    return { names: names.filter(hasRoom), limit: free };
   }
 
   // A route runs only in a delivery: when the provider's window has passed, its row is dead.
   private routeGroup(): LeaseGroup {
-    const names = [...this.registry.routes().keys()].map((name) => ({
-      name,
-      maxAttempts: 0,
-      limit: MAX_ROUTE_ROWS,
-    }));
-    return { names, limit: MAX_ROUTE_ROWS };
+    const limit = MAX_ROUTE_ROWS;
+    const names = [...this.registry.routes().keys()].map((name): RunnableName => {
+      return { name, maxAttempts: 0, limit };
+    });
+    return { names, limit };
   }
 
   private effectGroup(effects: readonly [string, Effect][], jobs: readonly Job[]): LeaseGroup {
     const max = this.options.relay === false ? 0 : this.options.relay.effects;
-    const free = max - ofKind(jobs, 'effect');
-    return { names: withRoom(effects, jobs, free, max).filter(hasRoom), limit: free };
+    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'effect');
+    const free = max - running.length;
+    const names = withRoom(effects, running, free, max).map((one) => {
+      return { ...one, parks: this.registry.effect(one.name)!.options.inDoubt === 'park' };
+    });
+    return { names: names.filter(hasRoom), limit: free };
   }
 
-  private roomOfSource(source: string, jobs: readonly Job[]): number {
-    const max = this.options.sources.get(source)?.concurrency;
-    if (max === undefined) return Number.MAX_SAFE_INTEGER;
-    return (
-      max - jobs.filter(({ rows: [row] }) => row!.kind === 'handler' && row!.event?.source === source).length
-    );
+  private roomOfSource(source: string, running: ReadonlyMap<string, number>): number {
+    const max = this.options.sources.get(source)?.concurrency ?? Number.MAX_SAFE_INTEGER;
+    return Math.min(max - (running.get(source) ?? 0), MAX_INT4);
   }
 
   private maxHandlers(): number {
@@ -124,30 +142,47 @@ export class LeasePlan {
   }
 }
 
-/** Half of the places are kept for names that have nothing running, so that whoever floods leaves room for whoever comes. */
 function withRoom(
   works: readonly (readonly [string, Handler | Effect])[],
   jobs: readonly Job[],
   free: number,
   max: number,
 ): RunnableName[] {
-  const running = new Map<string, number>();
-  for (const { rows } of jobs) running.set(rows[0]!.name, (running.get(rows[0]!.name) ?? 0) + 1);
-  const idle = works.filter(([name]) => !running.has(name)).length;
+  const running = countBy(jobs, ({ rows: [row] }) => row!.name);
+  const names = new Set(works.map(([name]) => name));
   return works.map(([name, work]) => {
-    const mine = running.get(name) ?? 0;
-    const reserved = Math.min(mine === 0 ? idle - 1 : idle, Math.floor(max / 2));
-    const fair = mine === 0 ? Math.max(free - reserved, Math.min(free, 1)) : free - reserved;
-    const limit = Math.min(fair, (work.concurrency ?? Number.MAX_SAFE_INTEGER) - mine);
-    return { name, maxAttempts: work.retry.maxAttempts, limit: Math.max(0, limit) };
+    const fair = fairRoom(names, running, name, free, max);
+    const own = (work.concurrency ?? MAX_INT4) - (running.get(name) ?? 0);
+    const limit = Math.max(0, Math.min(fair, own));
+    return { name, maxAttempts: work.retry.maxAttempts, limit };
   });
 }
 
-function ofKind(jobs: readonly Job[], kind: 'handler' | 'effect'): number {
-  return jobs.filter(({ rows: [row] }) => row!.kind === kind).length;
+/**
+ * How many of the free places one of several may take. Up to half of all places are kept for others that have nothing running, so
+ * that whoever floods leaves room for whoever comes; who has nothing running may always take one.
+ */
+function fairRoom(
+  all: ReadonlySet<string>,
+  running: ReadonlyMap<string, number>,
+  one: string,
+  free: number,
+  max: number,
+): number {
+  const idle = [...all].filter((other) => other !== one && !running.has(other)).length;
+  const room = free - Math.min(idle, Math.floor(max / 2));
+  return running.has(one) ? room : Math.max(room, Math.min(free, 1));
 }
 
-const hasRoom = (name: RunnableName) => name.limit > 0;
+const MAX_INT4 = 2 ** 31 - 1;
+
+function countBy<T>(list: readonly T[], key: (item: T) => string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const item of list) counts.set(key(item), (counts.get(key(item)) ?? 0) + 1);
+  return counts;
+}
+
+const hasRoom = ({ limit, shareLimit = limit }: RunnableName) => limit > 0 && shareLimit > 0;
 
 /** A flooded name is not always first. */
 function rotate<T>(list: readonly T[], by: number): T[] {

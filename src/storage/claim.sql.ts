@@ -1,3 +1,5 @@
+import { PLACE } from './turn.sql.js';
+
 // `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
 // is only redelivered, whatever others with its bytes came in the meantime.
 export const CLAIM = `
@@ -22,7 +24,8 @@ export const CLAIM = `
   ), owed AS (
     INSERT INTO webhook_outbox (id, kind, name, order_key, waits, source, tenant, event_id, leased_by, attempt, due_at)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
-           CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END, clock_timestamp() + r.lease_ms * interval '1 ms'
+           CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
+           CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END
       FROM unnest($14::uuid[], $15::text[], $16::uuid[], $17::uuid[], $18::int[], $19::text[])
            AS r(id, name, claim_id, owner, lease_ms, order_key)
       JOIN claimed c ON c.id = r.claim_id
@@ -35,7 +38,7 @@ export const DUPLICATE = `
      WHERE source = $1 AND tenant = $2 AND event_id = $3 AND erased_at IS NULL
   ), revived AS (
     UPDATE webhook_outbox o
-       SET state = 'pending', revived = true, due_at = now(), attempt_base = attempt, settled_at = NULL, reason = NULL,
+       SET state = 'pending', revived = true, due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL, reason = NULL,
            waits = order_key IS NOT NULL
       FROM claim c
      WHERE $5 AND o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id AND o.event_id IS NOT NULL

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { PLACE } from './turn.sql.js';
 
 /** What a person decides about an effect whose end is not known. */
 export type ParkedDecision = 'retry' | 'done' | 'dead';
@@ -28,7 +29,7 @@ const REVIVE = `
     SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND state = 'dead' ORDER BY id FOR UPDATE
   ), revived AS (
     UPDATE webhook_outbox o
-       SET state = 'pending', due_at = now(), attempt_base = o.attempt, settled_at = NULL, reason = NULL,
+       SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
            waits = o.order_key IS NOT NULL
       FROM dead WHERE o.id = dead.id
     RETURNING o.id
@@ -39,7 +40,7 @@ const DECIDE = `
   WITH decided AS (
     UPDATE webhook_outbox o
        SET state = CASE $2 WHEN 'retry' THEN 'pending' ELSE $2 END,
-           due_at = now(), begun_at = NULL, first_leased_at = NULL, attempt_base = o.attempt,
+           due_at = ${PLACE}, begun_at = NULL, first_leased_at = NULL, attempt_base = o.attempt,
            settled_at = CASE $2 WHEN 'retry' THEN NULL ELSE clock_timestamp() END,
            reason = CASE $2 WHEN 'dead' THEN 'given-up' END,
            waits = $2 = 'retry' AND o.order_key IS NOT NULL

@@ -1,3 +1,5 @@
+import { PLACE } from './turn.sql.js';
+
 // `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
 const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
 
@@ -13,9 +15,10 @@ const TAKE = `
            leased_by = CASE WHEN due.exhausted THEN NULL ELSE $1::uuid END,
            first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
            due_at = CASE WHEN due.exhausted THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
-           state = CASE WHEN due.exhausted THEN 'dead' ELSE 'pending' END,
-           settled_at = CASE WHEN due.exhausted THEN clock_timestamp() END,
+           state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
+           settled_at = CASE WHEN due.exhausted AND NOT due.in_doubt THEN clock_timestamp() END,
            reason = CASE WHEN NOT due.exhausted THEN NULL
+                         WHEN due.in_doubt THEN 'in-doubt'
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
@@ -31,26 +34,32 @@ const TAKE = `
     LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect'
    ORDER BY t.created_at, t.id`;
 
-// MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
+// A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
+// starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
 // The state is a literal: with a parameter a generic plan cannot use the partial index.
 export const LEASE_DUE = `
   WITH due AS MATERIALIZED (
-    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-           o.leased_by IS NOT NULL AS was_lost
-      FROM unnest($3::text[], $4::int[], $5::int[]) AS n(name, max_attempts, max_rows)
-     CROSS JOIN LATERAL (
-       SELECT id, attempt, attempt_base, leased_by FROM webhook_outbox
-        WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now()
-        ORDER BY due_at LIMIT n.max_rows
-          FOR UPDATE SKIP LOCKED
-     ) o
-     LIMIT $6
+    SELECT * FROM (
+      SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
+             o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, n.share_limit,
+             row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
+        FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
+             AS n(name, max_attempts, max_rows, parks, share, share_limit)
+       CROSS JOIN LATERAL (
+         SELECT id, attempt, attempt_base, leased_by, begun_at, due_at FROM webhook_outbox
+          WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now()
+          ORDER BY due_at LIMIT n.max_rows
+            FOR UPDATE SKIP LOCKED
+       ) o
+    ) ranked
+     WHERE nth <= share_limit
+     ORDER BY nth LIMIT $6
   ), ${TAKE}`;
 
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
     SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-           o.leased_by IS NOT NULL AS was_lost
+           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
      WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
        AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())
@@ -122,6 +131,17 @@ export const SETTLE_LATE = `
   )
   SELECT id FROM settled`;
 
+// A call that is known to have been made, of a row that waits for a person for not knowing it: only its completion is missing.
+export const RESUME_LATE = `
+  WITH resumed AS (
+    UPDATE webhook_outbox o
+       SET state = 'pending', due_at = ${PLACE}, waits = o.order_key IS NOT NULL, attempt_base = o.attempt, reason = NULL,
+           begun_at = NULL
+     WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'parked'
+    RETURNING o.id
+  )
+  SELECT id FROM resumed`;
+
 const FENCED_ROWS = `
   SELECT o.id FROM webhook_outbox o
     JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
@@ -133,6 +153,7 @@ export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
+           first_leased_at = CASE WHEN o.attempt > 1 THEN o.first_leased_at END,
            due_at = now() + $4 * interval '1 ms'
       FROM ours WHERE o.id = ours.id
     RETURNING o.id

@@ -15,6 +15,7 @@ import {
   LIVE_LEASES,
   RELEASE,
   RENEW,
+  RESUME_LATE,
   SETTLE,
   SETTLE_LATE,
   SETTLE_MANY,
@@ -46,6 +47,8 @@ export interface LeasedRow extends Lease {
   readonly begun: boolean;
   /** Milliseconds since the row was first leased. */
   readonly ageMs: number;
+  /** On this process's monotonic clock, after the lease. */
+  readonly leasedAt?: number;
   readonly event?: StoredEvent;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
@@ -53,12 +56,12 @@ export interface LeasedRow extends Lease {
   readonly previousResult?: string;
 }
 
-/** A row that the lease statement found exhausted and made dead. */
+/** A row that the lease statement found exhausted: dead, or parked when its last attempt was begun and a person is to decide. */
 export interface ExhaustedRow {
   readonly id: string;
   readonly name: string;
   readonly attempt: number;
-  readonly reason: DeadReason;
+  readonly reason: DeadReason | 'in-doubt';
   readonly error?: string;
   readonly event?: EventKey;
 }
@@ -70,6 +73,12 @@ export interface RunnableName {
   readonly maxAttempts: number;
   /** How many rows of it to lease at most. */
   readonly limit: number;
+  /** Park a row whose attempts are used up, instead of making it dead, when its last one was begun and never ended. @default false */
+  readonly parks?: boolean;
+  /** What it shares places with: its source. @default itself */
+  readonly share?: string;
+  /** How many rows of the share to lease at most. @default limit */
+  readonly shareLimit?: number;
 }
 
 export interface LeaseResult {
@@ -86,7 +95,7 @@ const MAX_ERROR_BYTES = 4_000;
 
 @Injectable()
 export class OutboxStore {
-  /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones become dead instead. */
+  /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones are settled instead. */
   async lease(
     manager: EntityManager,
     owner: string,
@@ -99,8 +108,11 @@ export class OutboxStore {
       leaseMs,
       names.map((n) => n.name),
       names.map((n) => n.maxAttempts),
-      names.map((n) => Math.min(n.limit, limit)),
+      names.map((n) => Math.min(n.limit, n.shareLimit ?? limit, limit)),
       limit,
+      names.map((n) => n.parks ?? false),
+      names.map((n) => n.share ?? n.name),
+      names.map((n) => Math.min(n.shareLimit ?? n.limit, limit)),
     ]);
     return leaseResult(rows, owner);
   }
@@ -166,6 +178,13 @@ export class OutboxStore {
   /** Settles an attempt whose lease had ended, if nobody has repeated it. */
   async settleLate(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
     const rows: unknown[] = await manager.query(SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
+    return rows.length === 1;
+  }
+
+  /** Keeps the result of an attempt whose lease had ended, and has the row run again when it was parked. False when it was not. */
+  async resumeLate(manager: EntityManager, lease: Lease, result: string): Promise<boolean> {
+    await this.keepResult(manager, lease.id, result);
+    const rows: unknown[] = await manager.query(RESUME_LATE, [lease.id, lease.attempt]);
     return rows.length === 1;
   }
 
@@ -319,7 +338,7 @@ interface LeaseQueryRow {
   begun: boolean;
   age_ms: number;
   exhausted: boolean;
-  reason: DeadReason | null;
+  reason: ExhaustedRow['reason'] | null;
   error: string | null;
   source: string | null;
   tenant: string | null;
@@ -335,6 +354,7 @@ interface LeaseQueryRow {
 }
 
 function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult {
+  const leasedAt = performance.now();
   const leased: LeasedRow[] = [];
   const exhausted: ExhaustedRow[] = [];
   for (const row of rows) {
@@ -363,6 +383,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
         generation: row.generation,
         begun: row.begun,
         ageMs: row.age_ms,
+        leasedAt,
         event,
         payload: row.payload ?? undefined,
         previousResult: row.result ?? undefined,

@@ -1,14 +1,14 @@
+import { PLACE } from './turn.sql.js';
+
 /** Once per event and replay: so that a replay that was interrupted can be run again. */
 export const TAKE_FOR_REPLAY = `
-  INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason) VALUES ($1, $2, $3, $4)
-      ON CONFLICT DO NOTHING
-  RETURNING claim_id`;
+  INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason) VALUES ($1, $2, $3, $4)`;
 
 /** Rows that a lease holds are left alone: they are running, or will be taken when it ends. */
 export const REPLAY_ROW = `
   WITH replayed AS (
     UPDATE webhook_outbox o
-       SET state = 'pending', due_at = now(), attempt_base = o.attempt, settled_at = NULL, reason = NULL,
+       SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
            waits = o.order_key IS NOT NULL, generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END
      WHERE o.id = $1 AND o.kind = 'handler' AND o.state IN ('done', 'superseded', 'dead')
     RETURNING o.generation

@@ -39,15 +39,22 @@ export interface EventRow {
 
 @Injectable()
 export class ReplayStore {
-  /** Marks an event as taken by a replay. False when it was already: the replay is being run again. */
+  /** Marks an event as taken by a replay. */
   async take(
     manager: EntityManager,
     replayId: string,
     claimId: string,
     by: string,
     reason: string,
-  ): Promise<boolean> {
-    const rows: unknown[] = await manager.query(TAKE_FOR_REPLAY, [replayId, claimId, by, reason]);
+  ): Promise<void> {
+    await manager.query(TAKE_FOR_REPLAY, [replayId, claimId, by, reason]);
+  }
+
+  async isTaken(manager: EntityManager, replayId: string, claimId: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT FROM webhook_replay WHERE replay_id = $1 AND claim_id = $2`,
+      [replayId, claimId],
+    );
     return rows.length === 1;
   }
 

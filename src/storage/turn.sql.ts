@@ -1,4 +1,8 @@
-// Order per key. A row with an order key is inserted waiting; the earliest row of a key gets its turn when no row of the key has it.
+// Order per key. A row with an order key is inserted waiting; the earliest due row of a key gets its turn when no row of the key has it.
+// A waiting row's due_at is its place in the line. With the turn it becomes due now: among other keys it does not jump the queue.
+
+/** The due time of a row `o` that becomes pending again: one with a key goes back to its old place in the line. */
+export const PLACE = `CASE WHEN o.order_key IS NULL THEN now() ELSE o.created_at END`;
 
 /**
  * Gives the turn to keys that nobody has. Looks at up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the
@@ -19,16 +23,17 @@ export const GIVE_TURNS = `
   ), first AS MATERIALIZED (
     SELECT f.id FROM looked l CROSS JOIN LATERAL (
       SELECT id FROM webhook_outbox o
-       WHERE o.state = 'pending' AND o.waits AND o.name = l.name AND o.order_key = l.order_key
-       ORDER BY o.created_at, o.id LIMIT 1) f
+       WHERE o.state = 'pending' AND o.waits AND o.name = l.name AND o.order_key = l.order_key AND o.due_at <= statement_timestamp()
+       ORDER BY o.due_at, o.id LIMIT 1) f
      WHERE l.name = ANY($1::text[])
        AND NOT EXISTS (SELECT FROM webhook_outbox o
                         WHERE o.state = 'pending' AND NOT o.waits AND o.name = l.name AND o.order_key = l.order_key)
        AND NOT (l.name = ANY($5::text[]) AND EXISTS (
                  SELECT FROM webhook_outbox o
-                  WHERE o.state IN ('dead', 'parked') AND o.name = l.name AND o.order_key = l.order_key))
+                  WHERE o.state IN ('dead', 'parked') AND o.name = l.name AND o.order_key = l.order_key
+                    AND o.reason <> 'given-up'))
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false FROM first
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM first
      WHERE o.id = first.id AND o.state = 'pending' AND o.waits
     RETURNING o.id
   )
@@ -41,10 +46,10 @@ export const GIVE_TURNS = `
 export const PASS_TURN = `
   WITH next AS (
     SELECT id FROM webhook_outbox
-     WHERE state = 'pending' AND waits AND name = $1 AND order_key = $2
-     ORDER BY created_at, id LIMIT 1
+     WHERE state = 'pending' AND waits AND name = $1 AND order_key = $2 AND due_at <= statement_timestamp()
+     ORDER BY due_at, id LIMIT 1
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false FROM next WHERE o.id = next.id AND o.state = 'pending' AND o.waits
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM next WHERE o.id = next.id AND o.state = 'pending' AND o.waits
     RETURNING o.id
   )
   SELECT id FROM given`;

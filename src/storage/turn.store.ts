@@ -20,14 +20,14 @@ export class TurnStore {
   /**
    * Gives the turn to waiting keys that nobody has. Must run in a transaction.
    * @param blocked names of those whose dead and parked rows hold their key
-   * @returns how many turns were given, and where to look next; undefined when another relay is at it
+   * @returns how many turns were given, and where to look next (undefined: from the start); undefined when another relay is at it
    */
   async give(
     manager: EntityManager,
     names: readonly string[],
     blocked: readonly string[],
     after: TurnCursor = START,
-  ): Promise<{ given: number; next: TurnCursor } | undefined> {
+  ): Promise<{ given: number; next: TurnCursor | undefined } | undefined> {
     const [lock]: { locked: boolean }[] = await manager.query(
       `SELECT pg_try_advisory_xact_lock(hashtextextended('webhook-inbox:turns', 0)) AS locked`,
     );
@@ -35,7 +35,7 @@ export class TurnStore {
     // A statement of its own after the lock: its snapshot sees what the former holder has committed.
     const [row]: { given: number; looked: number; last_name: string; last_key: string }[] =
       await manager.query(GIVE_TURNS, [names, KEYS_A_LOOK, after.name, after.key, blocked]);
-    const next = row!.looked < KEYS_A_LOOK ? START : { name: row!.last_name, key: row!.last_key };
+    const next = row!.looked < KEYS_A_LOOK ? undefined : { name: row!.last_name, key: row!.last_key };
     return { given: row!.given, next };
   }
 

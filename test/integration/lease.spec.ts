@@ -52,7 +52,7 @@ describe('a lease', () => {
 
   it('R19 counts the attempt before the run, and takes what is due in the order of due times', async () => {
     await addRows(3);
-    await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '1 hour' WHERE key = '2'`);
+    await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '2 hours' WHERE key = '2'`);
     expect((await lease(1)).map(({ key, attempt, tries }) => ({ key, attempt, tries }))).toEqual([
       { key: '2', attempt: 1, tries: 1 },
     ]);
@@ -254,13 +254,25 @@ describe('the plan of the lease', () => {
     await runner.startTransaction();
     try {
       await runner.query(setting);
-      const values = [randomUUID(), 30_000, [NAME, 'other'], [20, 20], [10, 10], 10];
+      const values = [
+        randomUUID(),
+        30_000,
+        [NAME, 'other'],
+        [20, 20],
+        [10, 10],
+        10,
+        [false, false],
+        [NAME, 'other'],
+        [10, 10],
+      ];
       const how = 'EXPLAIN (ANALYZE, FORMAT JSON)';
       if (prepared)
-        await runner.query(`PREPARE lease (uuid, float8, text[], int[], int[], int) AS ${LEASE_DUE}`);
+        await runner.query(
+          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[]) AS ${LEASE_DUE}`,
+        );
       const [row] = (await (prepared
         ? runner.query(
-            `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10)`,
+            `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10, '{f,f}', '{${NAME},other}', '{10,10}')`,
           )
         : runner.query(`${how} ${LEASE_DUE}`, values))) as { 'QUERY PLAN': { Plan: PlanNode }[] }[];
       const flat = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(flat)];

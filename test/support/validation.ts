@@ -20,5 +20,5 @@ export const validationPipe = () =>
           constraints: { problem },
           children: [],
         })),
-    } as never,
+    },
   });
