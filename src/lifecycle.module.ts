@@ -57,15 +57,15 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     }
   }
 
+  /** Drains here, before any other module's `onModuleDestroy`, where the clients of the handlers may be closed. */
   async onModuleDestroy(): Promise<void> {
     this.dispatcher.startDraining();
     this.loop.stopLeasing();
     this.timers.cancelAll();
-    await this.listener.stop();
+    await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    await this.loop.finish();
     // Last: what is committed while draining is for the other instances.
     await this.notifier.stop();
   }

@@ -13,7 +13,7 @@ import type {
 } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
-import { check, duration } from './schema.js';
+import { check, duration, pause } from './schema.js';
 
 /** The options with every default filled in and every duration in milliseconds. Made once, at boot. */
 export interface ResolvedOptions {
@@ -47,8 +47,8 @@ const optionsSchema = z.strictObject({
     .union([
       z.literal(false),
       z.strictObject({
-        pollInterval: duration.optional(),
-        lease: duration.optional(),
+        pollInterval: pause.optional(),
+        lease: pause.optional(),
         handlers: count.optional(),
         effects: count.optional(),
         shutdownGrace: duration.optional(),
@@ -68,7 +68,7 @@ const optionsSchema = z.strictObject({
   deadLetterThreshold: count.optional(),
   byteBudget: count.optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
-  claimTimeout: duration.optional(),
+  claimTimeout: pause.optional(),
 });
 
 const recordSchema = (shape: z.ZodRawShape) =>
@@ -82,7 +82,7 @@ const workShape = {
   retry: z
     .strictObject({ base: duration.optional(), cap: duration.optional(), maxAttempts: count.optional() })
     .optional(),
-  timeout: duration.optional(),
+  timeout: pause.optional(),
   concurrency: count.optional(),
   classify: fn().optional(),
   was: z.array(z.string()).optional(),

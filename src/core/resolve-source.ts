@@ -3,7 +3,7 @@ import type { Classifier } from './classify.js';
 import { toMs, type Duration } from './duration.js';
 import { ConfigurationError } from './errors.js';
 import type { Provider } from './provider.js';
-import { check, duration } from './schema.js';
+import { check, duration, pause } from './schema.js';
 import type { Encoding, Secrets, SourceDefinition, SourceRetention } from './source.js';
 
 /** A configured endpoint with every default filled in. */
@@ -36,16 +36,17 @@ const ASSUMED_RETRY_WINDOW_MS = DAY_MS;
 const PROVIDER_ATTEMPTS = 5;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
-const schema = z.strictObject({
+const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
+const shape = {
   provider: z.custom<Provider>((value) => typeof value === 'object' && value !== null && 'verify' in value, {
-    error: 'expected what stripe({ … }), hmac({ … }) or another source function returns',
+    error: A_SOURCE,
   }),
   secrets: z.union([z.array(z.unknown()), z.custom<Secrets>((value) => typeof value === 'function')], {
     error: 'expected an array of secrets or a function of the request',
   }),
   payload: z.undefined().optional(),
   retries: z.enum(['own', 'provider']).optional(),
-  ackTimeout: duration.optional(),
+  ackTimeout: pause.optional(),
   maxAttempts: z.int().positive().optional(),
   concurrency: z.int().positive().optional(),
   tolerance: duration.optional(),
@@ -65,6 +66,9 @@ const schema = z.strictObject({
     .optional(),
   keepHeaders: z.array(z.string()).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
+};
+const schema = z.strictObject(shape, {
+  error: ({ code }) => (code === 'invalid_type' ? A_SOURCE : undefined),
 });
 
 /** How long the provider goes on trying, in milliseconds. */

@@ -24,6 +24,8 @@ import { worst, type Verdict } from './verdict.js';
 export class EventDispatcher {
   private readonly logger = new Logger('WebhookInbox');
   private draining = false;
+  /** Handlers that a delivery waits for. */
+  private readonly running = new Set<Promise<unknown>>();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -80,6 +82,11 @@ export class EventDispatcher {
     return this.draining;
   }
 
+  /** Waits for the handlers that deliveries wait for; the acknowledgement time of their source bounds them. */
+  async finish(): Promise<void> {
+    await Promise.allSettled(this.running);
+  }
+
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
   private async decide(
     delivery: VerifiedDelivery,
@@ -98,7 +105,7 @@ export class EventDispatcher {
       const together: IncomingEvent[] = [];
       for (const event of events) {
         const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
-        const verdict = await this.alone(delivery, () => this.inTime(each(event), ms));
+        const verdict = await this.alone(delivery, () => this.inTime(this.tracked(each(event)), ms));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
@@ -109,6 +116,12 @@ export class EventDispatcher {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
       return this.unavailable(delivery, error);
     }
+  }
+
+  private tracked<T>(work: Promise<T>): Promise<T> {
+    const ended = work.finally(() => this.running.delete(ended));
+    this.running.add(ended);
+    return ended;
   }
 
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */

@@ -371,7 +371,8 @@ describe.each(ADAPTERS)('an application that gives up before the route has ended
     expect(await database.query(`SELECT 1 FROM webhook_claim`)).toEqual([]);
     slow.open();
     await until(async () => (await database.query(`SELECT 1 FROM webhook_claim`)).length === 1);
-    expect(answered(await send(origin, request))).toBe(DUPLICATE);
+    // On a busy machine the application may lose its patience with the redelivery too.
+    await until(async () => answered(await send(origin, request)) === DUPLICATE);
     await app.close();
     await database.drop();
   });

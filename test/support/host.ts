@@ -16,6 +16,8 @@ export interface Host {
   readonly imports?: readonly (DynamicModule | Type)[];
   readonly providers?: readonly Provider[];
   readonly controllers?: readonly Type[];
+  /** The DataSource connects when the application says so, not at boot. @default false */
+  readonly manualInitialization?: boolean;
   /** @default with ScheduleModule */
   readonly schedule?: boolean;
 }
@@ -27,10 +29,11 @@ export function hostModule({
   providers,
   controllers,
   schedule,
+  manualInitialization,
 }: Host): Type {
   @Module({
     imports: [
-      TypeOrmModule.forRoot({ ...dataSourceOptions(databaseUrl), retryAttempts: 0 }),
+      TypeOrmModule.forRoot({ ...dataSourceOptions(databaseUrl), retryAttempts: 0, manualInitialization }),
       ...(schedule === false ? [] : [ScheduleModule.forRoot()]),
       webhooks,
       ...imports,
