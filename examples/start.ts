@@ -74,7 +74,7 @@ function readArguments(): { once: boolean; seed: number } {
 
 /** Ends with the signal, at once and whatever is under way. */
 const interrupted = new Promise<number>((resolve) => {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(0));
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(0));
 });
 
 let code = 1;

@@ -26,6 +26,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         received_at timestamptz NOT NULL DEFAULT now(),
         occurred_at timestamptz,
         erased_at   timestamptz,
+        erased_by   text,
+        erased_why  text,
         owed        smallint    NOT NULL CHECK (owed >= 0),
         event_type  text        NOT NULL CHECK (octet_length(event_type) <= 255),
         origin      text        NOT NULL CHECK (origin IN ('delivery', 'backfill')),
@@ -40,6 +42,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     await runner.query(
       `CREATE INDEX IF NOT EXISTS webhook_claim_received_at ON webhook_claim (source, received_at)`,
     );
+    // Bodies that are emptied sooner than their claims leave this index, so that no night looks at them again.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_claim_kept_body ON webhook_claim (source, received_at) WHERE body IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_claim_body ON webhook_claim (source, tenant, body_sha256)
         WHERE body_sha256 IS NOT NULL`);
@@ -59,6 +64,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         lost         integer     NOT NULL DEFAULT 0,
         generation   smallint    NOT NULL DEFAULT 0,
         revived      boolean     NOT NULL DEFAULT false,
+        reconciled   boolean     NOT NULL DEFAULT false,
         waits        boolean     NOT NULL DEFAULT false,
         kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
         state        text        NOT NULL DEFAULT 'pending'
@@ -98,6 +104,10 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         WHERE event_id IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_dead ON webhook_outbox (settled_at) WHERE state = 'dead'`);
+    // Effects that belong to no event are pruned by the time they were settled.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_settled ON webhook_outbox (settled_at)
+        WHERE event_id IS NULL AND settled_at IS NOT NULL`);
     // Effects enqueued outside a run: a key is unique for each effect.
     await runner.query(`
       CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_key ON webhook_outbox (name, key)
@@ -110,6 +120,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         result    text,
         other_payload_sha256 bytea
       )`);
+    // Only effects have payloads. Ids begin with the time of arrival, so that the oldest come first.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_data_payload ON webhook_outbox_data (outbox_id) WHERE payload IS NOT NULL`);
 
     await runner.query(`
       CREATE TABLE IF NOT EXISTS webhook_conflict (
@@ -186,7 +199,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
                   WHEN r.done > 0 THEN 'processed'
                   WHEN r.superseded > 0 THEN 'superseded'
                   ELSE 'skipped' END AS state,
-             CASE WHEN c.owed = 0 THEN 'no handler matched'
+             CASE WHEN c.erased_at IS NOT NULL THEN 'erased by ' || c.erased_by || ': ' || c.erased_why
+                  WHEN c.owed = 0 THEN 'no handler matched'
                   WHEN r.dead > 0 THEN r.dead_reasons
                   ELSE r.results END AS outcome,
              CASE WHEN r.pending = 0 AND r.handlers >= c.owed THEN r.processed_at END AS processed_at,

@@ -14,6 +14,7 @@ import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { BackfillExplorer } from './handlers/backfill.explorer.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
@@ -24,6 +25,7 @@ import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { Backfills } from './inbox/backfills.js';
 import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
@@ -32,9 +34,11 @@ import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
+import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
+import { Erasure } from './operator/erasure.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
@@ -54,15 +58,21 @@ import { EffectRunner } from './outbox/effect.runner.js';
 import { FailureSettler } from './outbox/failure.settler.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { Notifier } from './outbox/notifier.js';
 import { Outbox } from './outbox/outbox.js';
 import { OrderKeys } from './outbox/order.keys.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
+import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
+import { ErasureStore } from './storage/erasure.store.js';
+import { hearErrors } from './storage/connection.js';
 import { LeaseStore } from './storage/lease.store.js';
+import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
+import { RecordStore } from './storage/record.store.js';
 import { PauseStore } from './storage/pause.store.js';
 import { ReplayStore } from './storage/replay.store.js';
 import { TurnStore } from './storage/turn.store.js';
@@ -87,9 +97,12 @@ const storage = [
   StrayQueries,
   ClaimStore,
   DecisionStore,
+  ErasureStore,
   LeaseStore,
+  NotifyStore,
   OutboxStore,
   PauseStore,
+  RecordStore,
   ReplayStore,
   RetentionStore,
   TurnStore,
@@ -106,17 +119,20 @@ const outbox = [
   FailureSettler,
   HandlerRunner,
   HostTimers,
+  Notifier,
   LeasePlan,
   OrderKeys,
   Outbox,
   OutboxRelay,
   PausedNames,
   RelayLoop,
+  WakeListener,
   StaleFilter,
   Turns,
   WakeUp,
 ];
 const inbox = [
+  Backfills,
   Backlog,
   Claimer,
   DeliveryVerifier,
@@ -125,6 +141,7 @@ const inbox = [
   InlineDispatcher,
   OwedRows,
   ProviderRetries,
+  RecordReconciler,
   Rejections,
   StartupReconciler,
 ];
@@ -137,8 +154,8 @@ const http = [
   SignatureGuard,
   WebhookRoutes,
 ];
-const handlers = [HandlerExplorer, HandlerRegistry];
-const operator = [Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
+const operator = [Erasure, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
@@ -146,6 +163,7 @@ const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator]
 export class WebhooksModule implements OnModuleInit {
   constructor(
     private readonly handlers: HandlerExplorer,
+    private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
@@ -176,9 +194,11 @@ export class WebhooksModule implements OnModuleInit {
   onModuleInit(): void {
     this.timers.connect();
     this.handlers.explore();
+    this.backfills.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
     this.plan.checkPool();
+    hearErrors(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }
 }

@@ -53,6 +53,8 @@ export class Sender {
 
   async run(): Promise<Outcome> {
     const client = new Client({ connectionString: this.databaseUrl });
+    // A connection that breaks while nothing is asked would end the process; the next question tells as well.
+    client.on('error', () => undefined);
     await client.connect();
     try {
       return await this.play(new Ledger(client, this.plan.events));

@@ -34,6 +34,14 @@ export type Alert =
     }
   /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
   | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
+  /** A handler's row is done, and its business record is not there. Told once a row. */
+  | {
+      readonly kind: 'missing-record';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+      readonly action: 'reprocess' | 'report';
+    }
   /** A provider that was to redeliver did not, so that our relay took the row. */
   | {
       readonly kind: 'not-redelivered';

@@ -1,3 +1,4 @@
+import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
 import type { Classifier } from './classify.js';
 import type { Duration } from './duration.js';
@@ -11,6 +12,8 @@ export interface WebhooksOptions {
   readonly sources: Readonly<Record<string, SourceDefinition>>;
   /** `false`: this process receives but runs nothing; another one must. @default { } */
   readonly relay?: false | RelayOptions;
+  /** Whether commits of this process wake the relays of others (NOTIFY, outside the claim transaction). @default true */
+  readonly notify?: boolean;
   /** When old claims, with the rows owed for them, are deleted. @default { } */
   readonly retention?: false | RetentionOptions;
   /** Reconciliation after boot. @default true */
@@ -38,11 +41,19 @@ export interface RelayOptions {
   readonly effects?: number;
   /** How long running work may go on at shutdown before it is aborted. @default '10s' */
   readonly shutdownGrace?: Duration;
+  /**
+   * Whether other instances' commits wake this relay through LISTEN, on a connection of its own beside the pool's. Behind a
+   * transaction pooler it needs a `url` that leads past it. Without it their work is found by polling.
+   * @default true: with the settings of the DataSource
+   */
+  readonly listen?: boolean | { readonly url: string };
 }
 
 export interface RetentionOptions {
   /** Cron expression of the nightly run. @default '17 3 * * *' */
   readonly schedule?: string;
+  /** How long settled effects that belong to no event are kept, by the time they were settled. @default '30d' */
+  readonly effects?: Duration;
 }
 
 /** Retries of a handler or an effect: exponential with full jitter. */
@@ -79,6 +90,8 @@ export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOp
   readonly name?: string;
   /** Former names, so that rows and effects of before the renaming stay the same ones. */
   readonly was?: readonly string[];
+  /** How the reconciler finds events that are done although what the handler wrote is not there. */
+  readonly businessRecord?: BusinessRecord;
   /** Run inside the claim's own transaction, before the answer. For quick database work only. @default false */
   readonly inline?: boolean;
   /** The order key of an event: events of one key are handled one after the other. @default none, no order */
@@ -105,6 +118,35 @@ export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
   /** The resource to fetch: runs in flight for one resource share a fetch. */
   key(event: WebhookEvent<TPayload>): string;
   fetch(event: WebhookEvent<TPayload>, context: { readonly signal: AbortSignal }): Promise<TCurrent>;
+}
+
+/**
+ * The record that a handler leaves for each event. After boot and on demand the reconciler looks for those of its `done` rows, and
+ * where one is missing (a table restored from an older backup, a record deleted by mistake) the handler runs again: once a row.
+ */
+export type BusinessRecord = BusinessRecordPolicy & (RecordByEntity | RecordByFunction);
+
+export interface BusinessRecordPolicy {
+  /** How far back, by arrival of the event. @default '24h' */
+  readonly window?: Duration;
+  /** Rows settled more recently are left alone. @default '1m' */
+  readonly minAge?: Duration;
+  /** `report` raises the alert only. @default 'reprocess' */
+  readonly onMissing?: 'reprocess' | 'report';
+}
+
+export interface RecordByEntity {
+  readonly entity: EntityTarget<ObjectLiteral>;
+  /** What identifies the record; an empty condition is refused, since it would match any. */
+  where(event: WebhookEvent): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
+}
+
+export interface RecordByFunction {
+  /** Returns those of the events, up to 200 at once, whose record is missing. Only reads; asked again, one by one, under lock. */
+  missing(
+    events: readonly WebhookEvent[],
+    manager: EntityManager,
+  ): Promise<readonly WebhookEvent[]> | readonly WebhookEvent[];
 }
 
 /** Options of `@OnEffect`. */

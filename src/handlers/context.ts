@@ -69,6 +69,8 @@ export interface EffectContext {
   readonly key: string;
   /** Fires when the effect's time is up, or its lease is about to end. */
   readonly signal: AbortSignal;
+  /** How long one attempt may take, in milliseconds: the effect's `timeout`. */
+  readonly timeoutMs: number;
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
   /** What an earlier attempt returned whose completion failed: the outside call was made and need not be again. */

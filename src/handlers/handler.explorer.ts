@@ -1,16 +1,16 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { closest } from 'fastest-levenshtein';
 import { toMs } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
+  configuredSource,
+  resolveRecord,
   retryPolicy,
   type ResolvedOptions,
 } from '../core/resolve-options.js';
-import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from './handler.registry.js';
 import { metadataOf } from './metadata.js';
@@ -68,7 +68,7 @@ export class HandlerExplorer {
     invoke: Method,
   ): Handler {
     const at = `${where} @OnWebhook('${name}')`;
-    const source = this.source(name, at);
+    const source = configuredSource(this.options, name, at);
     checkHandlerOptions(options, at);
     const bad = types.find((type) => type === '' || type.indexOf('*') !== type.lastIndexOf('*'));
     if (types.length === 0 || bad !== undefined) {
@@ -83,6 +83,7 @@ export class HandlerExplorer {
       source: name,
       types,
       inline: options.inline ?? false,
+      record: resolveRecord(options.businessRecord, source, at),
       retry: retryPolicy(options.retry, source.maxAttempts),
       timeoutMs: toMs(options.timeout ?? '30s')!,
       concurrency: options.concurrency,
@@ -95,18 +96,6 @@ export class HandlerExplorer {
       invoke,
       invokeBatch: invoke,
     };
-  }
-
-  private source(name: string, at: string): Source {
-    const source = this.options.sources.get(name);
-    if (source !== undefined) return source;
-    const known = [...this.options.sources.keys()];
-    throw new ConfigurationError(
-      `${at}: no source '${name}' is configured` +
-        (known.length > 0
-          ? `; did you mean '${closest(name, known)}'?`
-          : '; add it to the sources of WebhooksModule'),
-    );
   }
 }
 

@@ -3,6 +3,7 @@ import { closest } from 'fastest-levenshtein';
 import type { Classifier } from '../core/classify.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
+import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from './context.js';
@@ -26,6 +27,7 @@ export interface Handler extends Work {
   readonly source: string;
   readonly types: readonly string[];
   readonly inline: boolean;
+  readonly record: ResolvedRecord | undefined;
   /** Events in one transaction; undefined for a method that takes one. */
   readonly batch: number | undefined;
   readonly options: HandlerOptions;

@@ -10,7 +10,8 @@ type Next = (error?: unknown) => void;
 
 /** What this needs of Express: `use` puts the reader in front of the body parsers, which Nest installs later. */
 interface ExpressLike {
-  readonly router?: { readonly stack?: readonly { readonly name?: string }[] };
+  /** `slash`: whether the layer is for every path. */
+  readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
 }
 /** What this needs of Fastify. */
 interface FastifyLike {
@@ -52,7 +53,7 @@ export class RawBodyInstaller {
     if (adapter?.getType?.() !== 'express') return;
     const stack = adapter.getInstance<ExpressLike>().router?.stack ?? [];
     const reader = stack.findIndex((layer) => layer.name === READER);
-    const parser = stack.findIndex((layer) => BODY_PARSERS.has(layer.name ?? ''));
+    const parser = stack.findIndex((layer) => layer.slash !== false && BODY_PARSERS.has(layer.name ?? ''));
     if (parser === -1 || reader === -1 || reader < parser) return;
     throw new ConfigurationError(
       `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so that the exact bytes of ` +

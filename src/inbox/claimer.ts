@@ -16,6 +16,8 @@ import type { IncomingEvent } from './delivery.js';
 export interface Claim {
   readonly event: IncomingEvent;
   readonly rows: readonly NewHandlerRow[];
+  /** A `backfill` is made up from the provider's list: its bytes are compared with nothing. @default 'delivery' */
+  readonly origin?: NewClaim['origin'];
 }
 
 /** Claims events in transactions that call no user code. */
@@ -87,14 +89,14 @@ export class Claimer {
     return { id: outboxId(event.id, name), name, orderKey, lease };
   }
 
-  private newClaim({ event, rows }: Claim): NewClaim {
+  private newClaim({ event, rows, origin = 'delivery' }: Claim): NewClaim {
     const source = this.options.sources.get(event.source)!;
     const { bodySha256, ...rest } = event;
     return {
       ...rest,
       rows,
-      origin: 'delivery',
-      bodySha256: source.provider.signed.id ? undefined : bodySha256,
+      origin,
+      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256,
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
   }

@@ -61,7 +61,7 @@ export class EventDispatcher {
   async dispatchRoute(delivery: VerifiedDelivery, name: string, code: HandlerCode): Promise<Verdict> {
     if (this.draining) return { kind: 'unavailable', why: 'shutting down' };
     const { source } = delivery;
-    const retry = { baseMs: 0, capMs: 0, maxAttempts: source.maxAttempts };
+    const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
     return this.decide(delivery, (event) => {
       const handlers = this.registry.match(source.name, event.type);

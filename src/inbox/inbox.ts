@@ -47,7 +47,8 @@ export class Inbox {
       );
     }
     const { method = 'POST', url = `/webhooks/${sourceName}`, headers, rawBody } = received;
-    if (!methodsOf(source).includes(method)) return ANSWERS.wrongMethod;
+    const methods = methodsOf(source);
+    if (!methods.includes(method)) return { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } };
     const request = {
       method,
       url,

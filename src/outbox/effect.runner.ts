@@ -91,6 +91,7 @@ export class EffectRunner {
     const context: EffectContext = {
       key: row.id,
       signal,
+      timeoutMs: effect.timeoutMs,
       attempt: row.attempt,
       previous:
         row.previousResult === undefined ? undefined : { result: JSON.parse(row.previousResult) as unknown },

@@ -2,7 +2,7 @@ import { Injectable, Logger } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { classify, type Classifier } from '../core/classify.js';
-import { errorText, logLine } from '../core/log.js';
+import { errorDetail, errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
@@ -52,7 +52,7 @@ export class FailureSettler {
   ): Promise<FailureOutcome> {
     const to = decide(row, error, policy);
     const text = errorText(error);
-    const settled = await this.store.fail(manager, row, to, text, policy.inDoubt);
+    const settled = await this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,

@@ -2,10 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { onConnection } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
@@ -17,6 +19,9 @@ import { LeasePlan } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 import { Turns } from './turns.js';
+
+/** How long a shutdown waits for what it has aborted, and for the database. */
+const ABORT_MS = 1_000;
 
 interface StartedJob extends Job {
   readonly ended: Promise<Outcomes>;
@@ -104,16 +109,25 @@ export class OutboxRelay {
     this.stopped = true;
   }
 
-  /** Waits for what runs, up to `graceMs` milliseconds; then aborts it and waits for the abort to be recorded. */
+  /**
+   * Waits for what runs, up to `graceMs` milliseconds. What runs then is given back, as if it had not begun, and aborted: a shutdown
+   * is nobody's failed attempt.
+   */
   async finish(graceMs: number): Promise<void> {
-    await this.leasing.catch(() => undefined);
-    const all = Promise.all([...this.jobs].map((job) => job.ended));
-    if (await within(all, graceMs)) return;
-    for (const { rows, deadline } of this.jobs) {
-      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(rows[0]!)));
-      deadline.abort(new LeaseLost());
-    }
-    await within(all, 2_000);
+    const ended = this.leasing
+      .catch(() => undefined)
+      .then(() => Promise.all([...this.jobs].map((job) => job.ended)));
+    if (await within(ended, graceMs)) return;
+    const jobs = [...this.jobs];
+    const rows = jobs.flatMap((job) => job.rows);
+    for (const row of rows)
+      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
+    const released = this.store.release(this.dataSource.manager, rows, ABORT_MS);
+    await within(released, ABORT_MS).catch((error: unknown) => {
+      this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
+    });
+    for (const job of jobs) job.deadline.abort(new LeaseLost());
+    await within(ended, ABORT_MS);
   }
 
   /** How many rows are running. */
@@ -137,7 +151,9 @@ export class OutboxRelay {
       if (this.stopped || limit <= 0 || names.length === 0) continue;
       const startedAt = performance.now();
       const { manager } = this.dataSource;
-      const { leased, exhausted } = await this.store.lease(manager, this.owner, leaseMs, names, limit);
+      const { leased, exhausted } = await onConnection(this.dataSource, (connection) =>
+        this.store.lease(connection, this.owner, leaseMs, names, limit),
+      );
       this.failures.tellExhausted(exhausted);
       if (this.stopped) await this.store.release(manager, leased);
       else started.push(...this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)));
@@ -202,7 +218,7 @@ export class OutboxRelay {
 async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), ms);
+    timer = setTimeout(() => resolve(false), Math.min(ms, MAX_TIMER_MS));
   });
   try {
     return await Promise.race([work.then(() => true), late]);

@@ -34,7 +34,7 @@ export const CLAIM = `
 
 export const DUPLICATE = `
   WITH claim AS (
-    SELECT source, tenant, event_id, body FROM webhook_claim
+    SELECT source, tenant, event_id, origin, body FROM webhook_claim
      WHERE source = $1 AND tenant = $2 AND event_id = $3 AND erased_at IS NULL
   ), revived AS (
     UPDATE webhook_outbox o
@@ -47,7 +47,7 @@ export const DUPLICATE = `
   ), conflict AS (
     INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
     SELECT source, tenant, event_id, 'other-bytes', $4
-      FROM claim WHERE $6 AND body IS NOT NULL AND sha256(body) <> $4
+      FROM claim WHERE $6 AND origin = 'delivery' AND body IS NOT NULL AND sha256(body) <> $4
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
         DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
     RETURNING 1
@@ -70,14 +70,16 @@ export const ADD_ROW = `
       ON CONFLICT DO NOTHING
   RETURNING id`;
 
+// In the order of the index on (source, received_at): by id, it would read every claim of the table before the window's first.
 export const RECENT = `
-  SELECT c.id, c.source, c.tenant, c.event_id, c.event_type, c.owed,
+  SELECT c.id, c.source, c.tenant, c.event_id, c.event_type, c.owed, c.received_at::text AS cursor_at,
          ARRAY(SELECT o.name FROM webhook_outbox o
                 WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
                   AND o.event_id IS NOT NULL AND o.kind = 'handler') AS names
     FROM webhook_claim c
-   WHERE c.source = ANY($1) AND c.received_at > now() - $2 * interval '1 ms' AND c.erased_at IS NULL AND c.id > $4
-   ORDER BY c.id LIMIT $3`;
+   WHERE c.source = $1 AND c.received_at > now() - $2 * interval '1 ms' AND c.erased_at IS NULL
+     AND c.received_at >= $4::timestamptz AND (c.received_at, c.id) > ($4::timestamptz, $5::uuid)
+   ORDER BY c.received_at, c.id LIMIT $3`;
 
 export const PROGRESS = `
   SELECT EXISTS (SELECT FROM webhook_outbox o

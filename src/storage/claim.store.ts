@@ -152,25 +152,29 @@ export class ClaimStore {
     return added.length > 0;
   }
 
-  /** Claims received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with the names of their handler rows. */
+  /** Claims of a source received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with their handler rows' names. */
   async recent(
     manager: EntityManager,
-    sources: readonly string[],
+    source: string,
     windowMs: number,
     limit: number,
-    cursor?: string,
+    cursor: ClaimCursor = FIRST_CLAIM,
   ): Promise<RecentClaim[]> {
-    return manager.query(RECENT, [
-      sources,
-      windowMs,
-      limit,
-      cursor ?? '00000000-0000-0000-0000-000000000000',
-    ]);
+    return manager.query(RECENT, [source, windowMs, limit, cursor.cursor_at, cursor.id]);
   }
 }
 
-export interface RecentClaim {
+/** A place in the order of arrival. The time is text: a Date would cut its microseconds off, and rows would be met twice or never. */
+export interface ClaimCursor {
+  readonly cursor_at: string;
   readonly id: string;
+}
+export const FIRST_CLAIM: ClaimCursor = {
+  cursor_at: '-infinity',
+  id: '00000000-0000-0000-0000-000000000000',
+};
+
+export interface RecentClaim extends ClaimCursor {
   readonly source: string;
   readonly tenant: string;
   readonly event_id: string;

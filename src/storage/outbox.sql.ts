@@ -112,6 +112,12 @@ export const BEGIN_EFFECT = `
   SELECT id FROM begun`;
 
 // A late end of an attempt that nobody has repeated yet: what it says is what happened.
+// What a person has erased meanwhile must not come back; the row's lock makes an erasure at this moment come before or after.
+export const KEEP_RESULT = `
+  INSERT INTO webhook_outbox_data (outbox_id, result)
+  SELECT id, $2 FROM webhook_outbox WHERE id = $1 AND state <> 'erased' FOR SHARE
+      ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`;
+
 export const SETTLE_LATE = `
   WITH settled AS (
     UPDATE webhook_outbox o

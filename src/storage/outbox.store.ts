@@ -9,6 +9,7 @@ import {
   ENQUEUE,
   EXISTING,
   FAIL,
+  KEEP_RESULT,
   LEASE_DUE,
   LEASE_EVENT,
   LIVE_LEASES,
@@ -236,11 +237,7 @@ export class OutboxStore {
 
   /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
   async keepResult(manager: EntityManager, outboxId: string, result: string): Promise<void> {
-    await manager.query(
-      `INSERT INTO webhook_outbox_data (outbox_id, result) VALUES ($1, $2)
-           ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`,
-      [outboxId, result],
-    );
+    await manager.query(KEEP_RESULT, [outboxId, result]);
   }
 
   /** Inserts an effect with its frozen payload. False when a row of that id is there already: it stays as it is. */

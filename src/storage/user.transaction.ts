@@ -118,6 +118,7 @@ export class UserTransaction {
       await this.commit();
       return result;
     } catch (error) {
+      if (isServerUnusable(error)) await this.destroy();
       await this.rollback();
       throw error;
     } finally {

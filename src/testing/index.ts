@@ -23,10 +23,17 @@ export interface TestEvent {
  * Delivers an event of a source past its signature, and from there on the way of every delivery: claimed, deduplicated, handled.
  * @throws WebhookInboxError UNKNOWN_SOURCE
  */
-export async function deliver(app: INestApplicationContext, sourceName: string, event: TestEvent): Promise<Verdict> {
+export async function deliver(
+  app: INestApplicationContext,
+  sourceName: string,
+  event: TestEvent,
+): Promise<Verdict> {
   const source = app.get<ResolvedOptions>(WEBHOOKS_OPTIONS).sources.get(sourceName);
   if (source === undefined) {
-    throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${sourceName}' is configured in WebhooksModule`);
+    throw new WebhookInboxError(
+      'UNKNOWN_SOURCE',
+      `No source '${sourceName}' is configured in WebhooksModule`,
+    );
   }
   const { id, type, payload, occurredAt, tenant = '' } = event;
   const rawBody = Buffer.from(JSON.stringify(payload));

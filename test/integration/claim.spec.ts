@@ -5,7 +5,15 @@ import { outboxId, uuidV7 } from '../../src/core/outbox-id.js';
 import { ClaimStore, type NewClaim } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
 import { AWARDEE_SECRET } from '../support/signing.js';
-import { awardeeSource, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import {
+  clear,
+  awardeeSource,
+  record,
+  scripted,
+  startInbox,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';
 
 const OK = { status: 200, body: { status: 'ok' } };
@@ -48,9 +56,7 @@ beforeEach(() => {
   inbox.alerts.length = 0;
 });
 afterEach(async () => {
-  await inbox.query(
-    `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, received_event`,
-  );
+  await clear(inbox.database);
   await expectNoLeak(poolOf(inbox.dataSource));
 });
 afterAll(() => inbox?.stop());

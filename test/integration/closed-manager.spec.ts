@@ -5,7 +5,7 @@ import { Deadline } from '../../src/outbox/deadline.js';
 import { HandlerRunner } from '../../src/outbox/handler.runner.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
-import { record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
 
 const ROUNDS = 50;
@@ -102,7 +102,7 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     });
   });
   afterEach(async () => {
-    await inbox.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+    await clear(inbox.database);
     await expectNoLeak(poolOf(inbox.dataSource));
   });
   afterAll(() => inbox?.stop());

@@ -1,6 +1,14 @@
 import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { awardeeSource, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import {
+  clear,
+  awardeeSource,
+  record,
+  scripted,
+  startInbox,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';
 import { cuttingProxy, type CuttingProxy } from './support/proxy.js';
 
@@ -43,7 +51,7 @@ beforeEach(() => {
   script.effect = (_, { key }) => void sent.push(key);
 });
 afterEach(async () => {
-  await inbox.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+  await clear(inbox.database);
   await expectNoLeak(poolOf(inbox.dataSource));
 });
 afterAll(async () => {

@@ -1,4 +1,4 @@
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Outbox, Parked, PermanentError, Revivals, type EffectOptions } from '../../src/index.js';
@@ -375,7 +375,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
   beforeEach(async () => {
     seen = [];
     openTransactions = [];
-    sink = createServer(async (request, response) => {
+    const answer = async (request: IncomingMessage, response: ServerResponse) => {
       const key = request.url!.slice(1);
       if (request.method === 'GET') {
         response.statusCode = seen.some((one) => one.key === key) ? 200 : 404;
@@ -385,12 +385,13 @@ describe('R31 a process that is killed between the call and its settle', () => {
       for await (const chunk of request) body += String(chunk);
       seen.push({ key, body });
       const open = await inbox.query(
-        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
-            AND query NOT LIKE '%webhook_outbox%'`,
+        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'
+            AND backend_type = 'client backend'`,
       );
       openTransactions.push(open.length);
       return response.end('{}');
-    });
+    };
+    sink = createServer((request, response) => void answer(request, response));
     await new Promise<void>((resolve) => sink.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
     inbox = await startInbox({});

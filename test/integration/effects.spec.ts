@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { OnEffect, Outbox, type EffectContext, type EnqueueOptions } from '../../src/index.js';
 import { outboxId } from '../../src/core/outbox-id.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';
 
 let database: TestDatabase;
@@ -31,7 +31,7 @@ beforeEach(() => {
   script.effect = (payload, { key }) => void sent.push({ effect: 'mail', key, payload });
 });
 afterEach(async () => {
-  await database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+  await clear(database);
   await expectNoLeak(poolOf(inbox.dataSource));
 });
 afterAll(async () => {

@@ -4,7 +4,15 @@ import { PermanentError, RetryAfter, type Alert } from '../../src/index.js';
 import { DeadLetters } from '../../src/outbox/dead.letters.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { awardeeSource, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import {
+  clear,
+  awardeeSource,
+  record,
+  scripted,
+  startInbox,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';
 
 const BASE_MS = 10_000;
@@ -55,7 +63,7 @@ beforeEach(() => {
   onAlert = () => undefined;
 });
 afterEach(async () => {
-  await database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, received_event`);
+  await clear(database);
   // The number of dead rows has fallen below the threshold, and the next one finds that out.
   alerts.length = 0;
   await expectNoLeak(poolOf(inbox.dataSource));

@@ -134,9 +134,12 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
       });
     },
     stop: async () => {
-      if (dataSource.isInitialized) await expectNoLeak(poolOf(dataSource));
-      await app.close();
-      if (setup.database === undefined) await database.drop();
+      try {
+        if (dataSource.isInitialized) await expectNoLeak(poolOf(dataSource));
+      } finally {
+        await app.close();
+        if (setup.database === undefined) await database.drop();
+      }
     },
   };
 }
@@ -175,6 +178,21 @@ export function scripted(
   }
   if (options.effect !== false) decorate('effect', OnEffect('mail', options.effect));
   return Scripted;
+}
+
+/** Empties every table. What an aborted run has left on the server may still hold a lock for a moment. */
+export async function clear(database: TestDatabase): Promise<void> {
+  await until(() =>
+    database
+      .query(
+        `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, webhook_lease, received_event`,
+      )
+      .then(() => true)
+      .catch((error: unknown) => {
+        if ((error as { code?: string }).code !== '40P01') throw error;
+        return false;
+      }),
+  );
 }
 
 /** The business record of an event, written as a handler should: through the manager of its run. */

@@ -11,6 +11,8 @@ export interface CuttingProxy {
   cutAt(sql: string, when: 'before' | 'after', options?: { skip?: number; times?: number }): void;
   /** How many connections have been cut at the statement. */
   readonly cuts: number;
+  /** The next connection is ended by an administrator in the moment it is made: the farewell comes with the greeting. */
+  endNextAtGreeting(): void;
   /** Takes no connection any more and cuts those that are there: the server is gone. */
   goDown(): Promise<void>;
   comeBack(): Promise<void>;
@@ -24,6 +26,7 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const pairs = new Set<readonly [Socket, Socket]>();
   let armed: { message: Buffer; when: 'before' | 'after'; skip: number; times: number } | undefined;
   let cuts = 0;
+  let endAtGreeting = false;
   let server: Server;
   let port = 0;
 
@@ -46,8 +49,11 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
       upstream.write(chunk);
     });
     upstream.on('data', (chunk: Buffer) => {
-      if (cutAtAnswer) cut(pair);
-      else client.write(chunk);
+      if (cutAtAnswer) return cut(pair);
+      if (!endAtGreeting || !chunk.includes(READY)) return client.write(chunk);
+      endAtGreeting = false;
+      client.end(Buffer.concat([chunk, FAREWELL]));
+      upstream.destroy();
     });
     for (const socket of pair) {
       socket.on('error', () => cut(pair));
@@ -77,6 +83,9 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     get cuts() {
       return cuts;
     },
+    endNextAtGreeting: () => {
+      endAtGreeting = true;
+    },
     goDown,
     comeBack: listen,
     freeze: () => {
@@ -84,4 +93,21 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     },
     close: goDown,
   };
+}
+
+/** ReadyForQuery, idle. */
+const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+const FAREWELL = errorResponse({
+  S: 'FATAL',
+  V: 'FATAL',
+  C: '57P01',
+  M: 'terminating connection due to administrator command',
+});
+
+function errorResponse(fields: Record<string, string>): Buffer {
+  const text = Object.entries(fields).map(([code, value]) => `${code}${value}\0`);
+  const body = Buffer.from(`${text.join('')}\0`);
+  const head = Buffer.from([0x45, 0, 0, 0, 0]);
+  head.writeUInt32BE(body.length + 4, 1);
+  return Buffer.concat([head, body]);
 }

@@ -184,18 +184,14 @@ function mutation(names: readonly string[]): fc.Arbitrary<Mutation> {
     onHeader((value) => [value, value]),
     onHeader((value) => value.toUpperCase()),
     onHeader(() => undefined),
-    fc
-      .tuple(fc.nat(), fc.nat({ max: 255 }))
-      .map(([at, byte]): Mutation => (request) => ({
-        ...request,
-        rawBody: bytesReplacedAt(request.rawBody, at, byte),
-      })),
-    fc
-      .nat()
-      .map((at): Mutation => (request) => ({
-        ...request,
-        rawBody: request.rawBody.subarray(0, at % (request.rawBody.length + 1)),
-      })),
+    fc.tuple(fc.nat(), fc.nat({ max: 255 })).map(([at, byte]): Mutation => (request) => ({
+      ...request,
+      rawBody: bytesReplacedAt(request.rawBody, at, byte),
+    })),
+    fc.nat().map((at): Mutation => (request) => ({
+      ...request,
+      rawBody: request.rawBody.subarray(0, at % (request.rawBody.length + 1)),
+    })),
     body.map((rawBody): Mutation => (request) => ({ ...request, rawBody })),
     url.map((url): Mutation => (request) => ({ ...request, url })),
   );

@@ -65,7 +65,7 @@ async function judgeSignature(vector: Vector, source: SourceDefinition): Promise
   }
 }
 
-function toleranceMs({ tolerance, provider }: Vector, source: SourceDefinition): number | undefined {
+export function toleranceMs({ tolerance, provider }: Vector, source: SourceDefinition): number | undefined {
   if (tolerance === undefined) return source.provider.toleranceMs;
   if (tolerance === 0) return undefined;
   // Contentful's time to live is exclusive, ours is inclusive.
