@@ -67,7 +67,7 @@ afterEach(async () => {
 it('up to so many events are handled in one transaction', async () => {
   const transactions = new Set<string>();
   code = async (events, { manager }) => {
-    const [row] = (await manager.query(`SELECT pg_current_xact_id()::text AS id`)) as { id: string }[];
+    const [row] = await manager.query<{ id: string }[]>(`SELECT pg_current_xact_id()::text AS id`);
     transactions.add(row!.id);
     await recordAll(events, { manager, signal: AbortSignal.abort() });
     return 'imported';
