@@ -20,7 +20,10 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   latch.open();
-  for (const inbox of inboxes) await inbox.stop();
+  for (const inbox of inboxes) {
+    await until(() => inbox.relay.running === 0);
+    await inbox.stop();
+  }
   await database.drop();
 });
 
