@@ -6,7 +6,8 @@ export const PLACE = `CASE WHEN o.order_key IS NULL THEN now() ELSE o.created_at
 
 /**
  * Gives the turn to keys that nobody has. Looks at up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the
- * index, so that a key with 100,000 waiting rows costs as much as one with two.
+ * index, so that a key with 100,000 waiting rows costs as much as one with two. LATERAL with LIMIT, where NOT EXISTS would read
+ * more plainly: that may become a hash of every row with a key.
  */
 export const GIVE_TURNS = `
   WITH RECURSIVE waiting AS (
@@ -21,17 +22,20 @@ export const GIVE_TURNS = `
   ), looked AS MATERIALIZED (
     SELECT name, order_key FROM waiting LIMIT $2
   ), first AS MATERIALIZED (
-    SELECT f.id FROM looked l CROSS JOIN LATERAL (
-      SELECT id FROM webhook_outbox o
-       WHERE o.state = 'pending' AND o.waits AND o.name = l.name AND o.order_key = l.order_key AND o.due_at <= statement_timestamp()
-       ORDER BY o.due_at, o.id LIMIT 1) f
-     WHERE l.name = ANY($1::text[])
-       AND NOT EXISTS (SELECT FROM webhook_outbox o
-                        WHERE o.state = 'pending' AND NOT o.waits AND o.name = l.name AND o.order_key = l.order_key)
-       AND NOT (l.name = ANY($5::text[]) AND EXISTS (
-                 SELECT FROM webhook_outbox o
-                  WHERE o.state IN ('dead', 'parked') AND o.name = l.name AND o.order_key = l.order_key
-                    AND o.reason <> 'given-up'))
+    SELECT f.id FROM looked l
+      LEFT JOIN LATERAL (
+        SELECT true AS yes FROM webhook_outbox o
+         WHERE o.state = 'pending' AND NOT o.waits AND o.name = l.name AND o.order_key = l.order_key LIMIT 1) taken ON true
+      LEFT JOIN LATERAL (
+        SELECT true AS yes FROM webhook_outbox o
+         WHERE o.state IN ('dead', 'parked') AND o.name = l.name AND o.order_key = l.order_key
+           AND o.reason <> 'given-up' AND l.name = ANY($5::text[]) LIMIT 1) held ON true
+     CROSS JOIN LATERAL (
+       SELECT id FROM webhook_outbox o
+        WHERE o.state = 'pending' AND o.waits AND o.name = l.name AND o.order_key = l.order_key
+          AND o.due_at <= statement_timestamp()
+        ORDER BY o.due_at, o.id LIMIT 1) f
+     WHERE l.name = ANY($1::text[]) AND taken.yes IS NULL AND held.yes IS NULL
   ), given AS (
     UPDATE webhook_outbox o SET waits = false, due_at = now() FROM first
      WHERE o.id = first.id AND o.state = 'pending' AND o.waits
