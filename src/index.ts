@@ -32,6 +32,17 @@ export { Outbox } from './outbox/outbox.js';
 export { OutboxRelay } from './outbox/outbox.relay.js';
 export type { TickReport } from './outbox/outbox.relay.js';
 export { Retention } from './operator/retention.js';
+export { Operator } from './operator/operator.js';
+export type { Deed } from './operator/operator.js';
+export { Inspector } from './operator/inspector.js';
+export type {
+  InspectedEvent,
+  InspectedInstance,
+  InspectedSecret,
+  InspectedSource,
+} from './operator/inspector.js';
+export { Stats } from './operator/stats.js';
+export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
@@ -42,6 +53,7 @@ export {
   ConfigurationError,
   EffectKeyRequired,
   EventIdUnusable,
+  InputRefused,
   PermanentError,
   RetryAfter,
   SignatureRejection,
@@ -50,8 +62,10 @@ export {
 export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
+  AlertOptions,
   EffectOptions,
   HandlerOptions,
+  RejectionOptions,
   RelayOptions,
   RetentionOptions,
   RetryOptions,

@@ -12,6 +12,7 @@ import { getDataSourceToken } from '@nestjs/typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
+import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
@@ -32,6 +33,7 @@ import { ProviderRetries } from './inbox/provider.retries.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
+import { operatorProviders } from './operator/operator.providers.js';
 import { Retention } from './operator/retention.js';
 import { DeadLetters } from './outbox/dead.letters.js';
 import { EffectRunner } from './outbox/effect.runner.js';
@@ -93,7 +95,7 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [HandlerExplorer, HandlerRegistry];
-const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, Retention];
+const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, Retention, Tally, ...operatorProviders];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
 @Module({})

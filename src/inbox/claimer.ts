@@ -5,6 +5,7 @@ import { sqlStateOf } from '../core/classify.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
@@ -24,6 +25,7 @@ export class Claimer {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -72,6 +74,7 @@ export class Claimer {
       compare: source.provider.retries.sameBytes,
     });
     if (conflict) this.tellConflict(event, 'other-bytes');
+    this.tally.duplicate(event);
     return revived > 0;
   }
 

@@ -18,10 +18,13 @@ export type Verified =
 /** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
 @Injectable()
 export class DeliveryVerifier {
-  /** @throws SignatureRejection; whatever a `secrets` function throws */
-  async verify(source: Source, request: WebhookRequest): Promise<Verified> {
+  /**
+   * @param nowMs the moment the window is judged by: that of arrival, for a request that is looked at again
+   * @throws SignatureRejection; whatever a `secrets` function throws
+   */
+  async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
     const { secrets, tenant } = await secretsOf(source, request);
-    const outcome = await checkSignature(source, request, secrets);
+    const outcome = await checkSignature(source, request, secrets, nowMs);
     const answer = this.handshake(source, request, secrets, outcome);
     if (answer !== undefined) return { kind: 'handshake', answer };
     if (outcome instanceof SignatureRejection) throw outcome;
@@ -89,9 +92,10 @@ async function checkSignature(
   source: Source,
   request: WebhookRequest,
   secrets: readonly string[],
+  nowMs: number,
 ): Promise<VerifiedSignature | SignatureRejection> {
   try {
-    return await verifySignature(source.provider, request, secrets, source.toleranceMs, Date.now());
+    return await verifySignature(source.provider, request, secrets, source.toleranceMs, nowMs);
   } catch (error) {
     if (error instanceof SignatureRejection) return error;
     // A provider of the application's own may throw anything; what is not verified is rejected.
@@ -102,6 +106,6 @@ async function checkSignature(
 }
 
 /** Tells secrets apart in a table without giving one away: 24 bits of a hash. */
-function fingerprint(secret: string): string {
+export function fingerprint(secret: string): string {
   return createHash('sha256').update(`webhook-inbox:${secret}`).digest('hex').slice(0, 6);
 }

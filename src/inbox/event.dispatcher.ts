@@ -5,6 +5,7 @@ import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
@@ -32,6 +33,7 @@ export class EventDispatcher {
     private readonly inline: InlineDispatcher,
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -79,6 +81,15 @@ export class EventDispatcher {
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
   private async decide(
+    delivery: VerifiedDelivery,
+    each: (event: IncomingEvent) => Promise<Verdict | undefined>,
+  ): Promise<Verdict> {
+    return this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
+      this.decideUncounted(delivery, each),
+    );
+  }
+
+  private async decideUncounted(
     delivery: VerifiedDelivery,
     each: (event: IncomingEvent) => Promise<Verdict | undefined>,
   ): Promise<Verdict> {
@@ -146,6 +157,7 @@ export class EventDispatcher {
     for (const event of events) {
       if ((await this.claims.find(this.dataSource.manager, event)) === undefined)
         throw outsideWindow(delivery.source, undefined);
+      this.tally.duplicate(event);
     }
     return { kind: 'duplicate' };
   }

@@ -66,7 +66,7 @@ export class Inbox {
       return await this.verifier.verify(source, request);
     } catch (error) {
       if (error instanceof SignatureRejection) {
-        this.rejections.add(source.name, error.reason, error.message);
+        this.rejections.add(source.name, error.reason, error.message, request);
         return ANSWERS.unauthorized;
       }
       this.logger.error(logLine(`secrets could not be had: ${errorText(error)}`, { source: source.name }));

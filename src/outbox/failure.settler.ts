@@ -7,6 +7,7 @@ import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
 import type { DeadReason } from '../core/states.js';
+import { Tally } from '../core/tally.js';
 import {
   OutboxStore,
   type ExhaustedRow,
@@ -36,6 +37,7 @@ export class FailureSettler {
     private readonly store: OutboxStore,
     private readonly deadLetters: DeadLetters,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   async settle(
@@ -54,6 +56,7 @@ export class FailureSettler {
       ),
     );
     if (!settled) return 'lost';
+    this.tally.add(row.event?.source ?? '', to.state === 'pending' ? 'retried' : 'dead');
     if (to.state === 'pending') return 'retry';
     this.tellDead(row, to.reason, text);
     return 'dead';

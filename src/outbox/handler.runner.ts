@@ -7,6 +7,7 @@ import { logLine } from '../core/log.js';
 import { parsePayload } from '../core/payload.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../handlers/context.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
@@ -44,6 +45,7 @@ export class HandlerRunner {
     private readonly outbox: Outbox,
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -112,6 +114,7 @@ export class HandlerRunner {
     const result = await transaction.asUser(() => code(event, context), signal);
     const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, resultSummary(result)));
     if (!settled) throw new LeaseLost();
+    this.tally.add(event.source, 'handled');
     return run;
   }
 

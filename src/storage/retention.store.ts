@@ -39,6 +39,9 @@ const PRUNE_CLAIMS = `
   ), conflicts AS (
     DELETE FROM webhook_conflict k USING old
      WHERE k.source = old.source AND k.tenant = old.tenant AND k.event_id = old.event_id
+  ), duplicates AS (
+    DELETE FROM webhook_duplicate d USING old
+     WHERE d.source = old.source AND d.tenant = old.tenant AND d.event_id = old.event_id
   )
   SELECT count(*)::int AS pruned FROM claims`;
 
