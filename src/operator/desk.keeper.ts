@@ -88,6 +88,13 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
 
   /** One round: everything counted since the last is written down. Tests call it; the timer does in production. */
   async round(): Promise<void> {
+    // One at a time: a second one would return before what the first has drained is written down.
+    const round = this.running.catch(() => undefined).then(() => this.roundNow());
+    this.running = round.catch(() => undefined);
+    return round;
+  }
+
+  private async roundNow(): Promise<void> {
     await this.flush();
     const { manager } = this.dataSource;
     if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return;
@@ -166,7 +173,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   }
 
   private turn(): void {
-    this.running = this.quietly(() => this.round()).then(() => {
+    void this.quietly(() => this.round()).then(() => {
       if (this.state === 'started') this.timers.after(TIMER, ROUND_MS, () => this.turn());
     });
   }

@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { InputRefused } from '../core/errors.js';
+import { OUTBOX_STATES } from '../core/states.js';
+import type { Selection } from '../operator/ports.js';
+
+const text = (max: number) => z.string().max(max);
+const reason = text(1_000).default('');
+const uuid = z.uuid();
+const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
+const selection = z.union([
+  z.strictObject({ events: z.array(eventKey).min(1).max(500) }),
+  z.strictObject({
+    source: text(64).optional(),
+    type: text(255).optional(),
+    state: text(20).optional(),
+    from: z.iso.datetime().optional(),
+    to: z.iso.datetime().optional(),
+    limit: z.int().min(1).max(500),
+  }),
+]);
+
+/** What each action takes as JSON. */
+export const ACTION_INPUT = {
+  revive: z.strictObject({ ids: z.array(uuid).min(1).max(500), reason }),
+  issue: z.strictObject({
+    fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
+    state: z.enum(['open', 'acknowledged', 'resolved']),
+    reason,
+  }),
+  'verify-again': z.strictObject({ source: text(64), after: uuid.optional(), reason }),
+  reveal: z.strictObject({
+    event: uuid.optional(),
+    effect: uuid.optional(),
+    download: z.boolean().optional(),
+    reason,
+  }),
+  'replay-preview': z.strictObject({ selection }),
+  replay: z.strictObject({ selection, refire: z.array(text(255)).max(50).default([]), reason }),
+  forward: z.strictObject({ selection, url: z.url({ protocol: /^https?$/ }), reason }),
+  decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
+  erase: z.strictObject({ event: eventKey, reason }),
+  pause: z.strictObject({
+    kind: z.enum(['source', 'handler', 'effect']),
+    name: text(255),
+    paused: z.boolean(),
+    reason,
+  }),
+} as const;
+export type ActionName = keyof typeof ACTION_INPUT;
+export type ActionInput<N extends ActionName> = z.infer<(typeof ACTION_INPUT)[N]>;
+
+/** What lists take in the query; anything else in it is left alone. */
+export const QUERY = {
+  overview: z.object({ range: z.enum(['hour', 'day']).default('hour') }),
+  events: z.object({ q: text(1_000).default(''), after: text(300).optional() }),
+  effects: z.object({
+    name: text(255).optional(),
+    state: z.enum(OUTBOX_STATES).optional(),
+    before: uuid.optional(),
+  }),
+  rejections: z.object({ source: text(64).optional(), before: uuid.optional() }),
+  audit: z.object({
+    before: z
+      .string()
+      .regex(/^\d{1,18}$/)
+      .optional(),
+  }),
+} as const;
+
+/** @throws InputRefused naming what was expected */
+export function read<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map((issue) => `${[where, ...issue.path].join('.')}: ${issue.message}`);
+  throw new InputRefused(faults.join('; ').slice(0, 500));
+}
+
+/** A selection as the operator takes it: times as dates. */
+export function selectionOf(input: z.infer<typeof selection>): Selection {
+  if ('events' in input) return input;
+  const { from, to, ...rest } = input;
+  return {
+    ...rest,
+    ...(from === undefined ? {} : { from: new Date(from) }),
+    ...(to === undefined ? {} : { to: new Date(to) }),
+  };
+}
