@@ -17,6 +17,8 @@ export default {
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
   testTimeout: 30_000,
+  // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
+  maxWorkers: '100%',
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
 };

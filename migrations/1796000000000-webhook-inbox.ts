@@ -1,4 +1,5 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { DESK_TABLES, DESK_TABLE_NAMES } from './desk.tables.js';
 
 /**
  * Tables of the inbox. Each statement may run twice. No CREATE INDEX CONCURRENTLY: it fails inside a transaction.
@@ -8,6 +9,11 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
  * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
  * - `webhook_lease`: names of jobs that one instance at a time may run.
+ * - `webhook_pause`: sources, handlers and effects that no relay leases.
+ * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key.
+ * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
+ * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
+ * - those of the operator's desk: see `desk.tables`.
  */
 export class WebhookInbox1796000000000 implements MigrationInterface {
   readonly name = 'WebhookInbox1796000000000';
@@ -22,6 +28,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         received_at timestamptz NOT NULL DEFAULT now(),
         occurred_at timestamptz,
         erased_at   timestamptz,
+        erased_by   text,
+        erased_why  text,
         owed        smallint    NOT NULL CHECK (owed >= 0),
         event_type  text        NOT NULL CHECK (octet_length(event_type) <= 255),
         origin      text        NOT NULL CHECK (origin IN ('delivery', 'backfill')),
@@ -36,6 +44,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     await runner.query(
       `CREATE INDEX IF NOT EXISTS webhook_claim_received_at ON webhook_claim (source, received_at)`,
     );
+    // Bodies that are emptied sooner than their claims leave this index, so that no night looks at them again.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_claim_kept_body ON webhook_claim (source, received_at) WHERE body IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_claim_body ON webhook_claim (source, tenant, body_sha256)
         WHERE body_sha256 IS NOT NULL`);
@@ -47,34 +58,61 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         due_at       timestamptz NOT NULL DEFAULT now(),
         created_at   timestamptz NOT NULL DEFAULT now(),
         settled_at   timestamptz,
+        begun_at     timestamptz,
+        first_leased_at timestamptz,
         leased_by    uuid,
         attempt      integer     NOT NULL DEFAULT 0 CHECK (attempt >= 0),
         attempt_base integer     NOT NULL DEFAULT 0 CHECK (attempt_base BETWEEN 0 AND attempt),
         lost         integer     NOT NULL DEFAULT 0,
+        generation   smallint    NOT NULL DEFAULT 0,
         revived      boolean     NOT NULL DEFAULT false,
+        reconciled   boolean     NOT NULL DEFAULT false,
+        waits        boolean     NOT NULL DEFAULT false,
         kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
         state        text        NOT NULL DEFAULT 'pending'
                      CHECK (state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')),
         name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
         key          text        NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
+        order_key    text        CHECK (octet_length(order_key) <= 255),
         source       text,
         tenant       text,
         event_id     text,
         reason       text,
         error        text,
-        CHECK (leased_by IS NULL OR state = 'pending'),
+        CHECK (leased_by IS NULL OR (state = 'pending' AND NOT waits)),
+        CHECK (order_key IS NOT NULL OR NOT waits),
         CHECK ((settled_at IS NULL) = (state IN ('pending', 'parked'))),
         CHECK (kind = 'effect' OR event_id IS NOT NULL),
         CHECK (state <> 'superseded' OR kind = 'handler')
       ) WITH (fillfactor = 80)`);
     // The lease: one range scan for each name that a process knows, in the order of due times.
     await runner.query(`
-      CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at) WHERE state = 'pending'`);
+      CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at)
+        WHERE state = 'pending' AND NOT waits`);
+    // Order per key: at most one row of a key is in the index above; the others wait their turn out of its sight, so that a hot
+    // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own.
+    await runner.query(`
+      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_turn ON webhook_outbox (name, order_key)
+        WHERE state = 'pending' AND NOT waits AND order_key IS NOT NULL`);
+    // A waiting row's due_at is its place in the line: its arrival, or the time before which it must not run.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (name, order_key, due_at, id)
+        WHERE state = 'pending' AND waits`);
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_blocking ON webhook_outbox (name, order_key)
+        WHERE state IN ('dead', 'parked') AND order_key IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_event ON webhook_outbox (source, tenant, event_id)
         WHERE event_id IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_dead ON webhook_outbox (settled_at) WHERE state = 'dead'`);
+    await runner.query(
+      `CREATE INDEX IF NOT EXISTS webhook_outbox_parked ON webhook_outbox (id) WHERE state = 'parked'`,
+    );
+    // Effects that belong to no event are pruned by the time they were settled.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_settled ON webhook_outbox (settled_at)
+        WHERE event_id IS NULL AND settled_at IS NOT NULL`);
     // Effects enqueued outside a run: a key is unique for each effect.
     await runner.query(`
       CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_key ON webhook_outbox (name, key)
@@ -87,6 +125,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         result    text,
         other_payload_sha256 bytea
       )`);
+    // Only effects have payloads. Ids begin with the time of arrival, so that the oldest come first.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_data_payload ON webhook_outbox_data (outbox_id) WHERE payload IS NOT NULL`);
 
     await runner.query(`
       CREATE TABLE IF NOT EXISTS webhook_conflict (
@@ -108,6 +149,44 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         until timestamptz NOT NULL
       )`);
 
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_pause (
+        kind      text        NOT NULL CHECK (kind IN ('source', 'handler', 'effect')),
+        name      text        NOT NULL,
+        paused_at timestamptz NOT NULL DEFAULT now(),
+        paused_by text        NOT NULL,
+        reason    text        NOT NULL,
+        PRIMARY KEY (kind, name)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_watermark (
+        handler text        NOT NULL,
+        source  text        NOT NULL,
+        tenant  text        NOT NULL,
+        key     text        NOT NULL CHECK (octet_length(key) <= 255),
+        at      timestamptz NOT NULL,
+        PRIMARY KEY (handler, source, tenant, key)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_replay (
+        replay_id   uuid        NOT NULL,
+        claim_id    uuid        NOT NULL,
+        replayed_at timestamptz NOT NULL DEFAULT now(),
+        replayed_by text        NOT NULL,
+        reason      text        NOT NULL,
+        PRIMARY KEY (replay_id, claim_id)
+      )`);
+    await runner.query(`
+      CREATE TABLE IF NOT EXISTS webhook_refire (
+        outbox_id  uuid     NOT NULL,
+        effect     text     NOT NULL,
+        generation smallint NOT NULL,
+        replay_id  uuid     NOT NULL,
+        PRIMARY KEY (outbox_id, effect, generation)
+      )`);
+
+    for (const statement of DESK_TABLES) await runner.query(statement);
+
     // A queue table is mostly dead rows between vacuums; the defaults (20 % of the table) let a lease scan wade through them.
     for (const table of ['webhook_outbox', 'webhook_outbox_data']) {
       await runner.query(`
@@ -127,7 +206,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
                   WHEN r.done > 0 THEN 'processed'
                   WHEN r.superseded > 0 THEN 'superseded'
                   ELSE 'skipped' END AS state,
-             CASE WHEN c.owed = 0 THEN 'no handler matched'
+             CASE WHEN c.erased_at IS NOT NULL THEN 'erased by ' || c.erased_by || ': ' || c.erased_why
+                  WHEN c.owed = 0 THEN 'no handler matched'
                   WHEN r.dead > 0 THEN r.dead_reasons
                   ELSE r.results END AS outcome,
              CASE WHEN r.pending = 0 AND r.handlers >= c.owed THEN r.processed_at END AS processed_at,
@@ -156,8 +236,20 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`DROP VIEW IF EXISTS webhook_event`);
-    for (const table of ['lease', 'conflict', 'outbox_data', 'outbox', 'claim']) {
+    for (const table of [...DESK_TABLE_NAMES, ...TABLES]) {
       await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
     }
   }
 }
+
+const TABLES = [
+  'refire',
+  'replay',
+  'watermark',
+  'pause',
+  'lease',
+  'conflict',
+  'outbox_data',
+  'outbox',
+  'claim',
+];

@@ -2,10 +2,14 @@ export { WebhooksModule } from './webhooks.module.js';
 export type { WebhooksModuleAsyncOptions, WebhooksModuleExtras } from './webhooks.module.js';
 
 export { OnWebhook } from './handlers/on-webhook.decorator.js';
+export { BackfillSource } from './handlers/backfill-source.decorator.js';
+export type { BackfillContext, BackfillEvent, ListEvents } from './handlers/backfill-source.decorator.js';
 export { OnEffect } from './handlers/on-effect.decorator.js';
 export { UseWebhook } from './http/use-webhook.decorator.js';
 export { Event, TxManager } from './http/route.params.js';
 export type {
+  BatchContext,
+  BatchEvent,
   CompletionContext,
   EffectContext,
   EffectName,
@@ -23,17 +27,31 @@ export type { ControllerOptions } from './http/webhooks.controller.js';
 export { EventDispatcher } from './inbox/event.dispatcher.js';
 export type { Verdict } from './inbox/verdict.js';
 export type { VerifiedDelivery } from './inbox/delivery.js';
+export { Backfills } from './inbox/backfills.js';
+export type { BackfillOptions, BackfillReport } from './inbox/backfills.js';
 export { Inbox } from './inbox/inbox.js';
 export type { ReceivedRequest } from './inbox/inbox.js';
 export { Rejections } from './inbox/rejections.js';
 export { StartupReconciler } from './inbox/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/startup.reconciler.js';
+export type { RecordReport } from './inbox/record.reconciler.js';
 export { Outbox } from './outbox/outbox.js';
 export { OutboxRelay } from './outbox/outbox.relay.js';
-export type { TickReport } from './outbox/outbox.relay.js';
+export type { TickReport } from './outbox/tick.report.js';
+export { Parked } from './operator/parked.js';
+export { Pauses } from './operator/pauses.js';
+export { Replays } from './operator/replays.js';
+export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replays.js';
+export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay.planner.js';
+export { Erasure } from './operator/erasure.js';
+export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasure.js';
 export { Retention } from './operator/retention.js';
-export { Operator } from './operator/operator.js';
-export type { Deed } from './operator/operator.js';
+export type { RetentionReport } from './operator/retention.js';
+export { Revivals } from './operator/revivals.js';
+export type { Decider } from './operator/revivals.js';
+export type { ParkedDecision } from './storage/decision.store.js';
+export type { Pause, PauseKind } from './storage/pause.store.js';
+export type { EventCriteria } from './storage/replay.store.js';
 export { Inspector } from './operator/inspector.js';
 export type {
   InspectedEvent,
@@ -41,13 +59,16 @@ export type {
   InspectedSecret,
   InspectedSource,
 } from './operator/inspector.js';
+export { Operator } from './operator/operator.js';
 export { Stats } from './operator/stats.js';
 export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
+export { outsideTransaction } from './storage/user.transaction.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
 export type { Answer } from './core/answer.js';
 export type { Classifier } from './core/classify.js';
+export type { SourceRetention } from './core/source.js';
 export type { Duration } from './core/duration.js';
 export {
   ConfigurationError,
@@ -63,8 +84,17 @@ export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
   AlertOptions,
+  BusinessRecord,
+  BusinessRecordPolicy,
   EffectOptions,
   HandlerOptions,
+  RecordByEntity,
+  RecordByFunction,
+  Hydrate,
+  OrderOptions,
+  ProbeAnswer,
+  ProbeContext,
+  SkipStale,
   RejectionOptions,
   RelayOptions,
   RetentionOptions,
@@ -72,6 +102,7 @@ export type {
   WebhooksOptions,
   WorkOptions,
 } from './core/options.js';
-export type { DeadReason, EventState, OutboxState } from './core/states.js';
+export type { DeadReason, EventState, OutboxState, ParkedReason } from './core/states.js';
+export type { StandardSchema } from './core/standard-schema.js';
 
 export * from './sources/index.js';

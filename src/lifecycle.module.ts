@@ -13,7 +13,9 @@ import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { Notifier } from './outbox/notifier.js';
 import { RelayLoop } from './outbox/relay.loop.js';
+import { WakeListener } from './outbox/wake.listener.js';
 
 /**
  * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. A global
@@ -27,6 +29,8 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly dispatcher: EventDispatcher,
     private readonly loop: RelayLoop,
+    private readonly notifier: Notifier,
+    private readonly listener: WakeListener,
     private readonly timers: HostTimers,
     private readonly reconciler: StartupReconciler,
     private readonly retention: Retention,
@@ -39,6 +43,8 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
 
   onApplicationBootstrap(): void {
     this.loop.start();
+    this.notifier.start();
+    this.listener.start();
     if (this.options.reconcile) {
       this.timers.after('webhook-inbox:reconcile', 0, () => void this.reconciler.reconcileQuietly());
     }
@@ -51,14 +57,17 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     }
   }
 
-  onModuleDestroy(): void {
+  /** Drains here, before any other module's `onModuleDestroy`, where the clients of the handlers may be closed. */
+  async onModuleDestroy(): Promise<void> {
     this.dispatcher.startDraining();
     this.loop.stopLeasing();
     this.timers.cancelAll();
+    await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    await this.loop.finish();
+    // Last: what is committed while draining is for the other instances.
+    await this.notifier.stop();
   }
 }
 

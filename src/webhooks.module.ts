@@ -9,11 +9,13 @@ import {
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { getDataSourceToken } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
 import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { BackfillExplorer } from './handlers/backfill.explorer.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
@@ -24,29 +26,60 @@ import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { Backfills } from './inbox/backfills.js';
+import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
+import { OwedRows } from './inbox/owed.rows.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
+import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
+import { Erasure } from './operator/erasure.js';
 import { operatorProviders } from './operator/operator.providers.js';
+import { Parked } from './operator/parked.js';
+import { Pauses } from './operator/pauses.js';
+import { ReplayPlanner } from './operator/replay.planner.js';
+import { Replays } from './operator/replays.js';
 import { Retention } from './operator/retention.js';
+import { Revivals } from './operator/revivals.js';
+import { BatchRunner } from './outbox/batch.runner.js';
 import { DeadLetters } from './outbox/dead.letters.js';
+import { EffectDoubts } from './outbox/effect.doubts.js';
+import { EventPreparer } from './outbox/event.preparer.js';
+import { LeasePlan } from './outbox/lease.plan.js';
+import { PausedNames } from './outbox/paused.names.js';
+import { EnqueueStores } from './outbox/run.enqueue.js';
+import { StaleFilter } from './outbox/stale.filter.js';
+import { Turns } from './outbox/turns.js';
 import { EffectRunner } from './outbox/effect.runner.js';
 import { FailureSettler } from './outbox/failure.settler.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { Notifier } from './outbox/notifier.js';
 import { Outbox } from './outbox/outbox.js';
+import { OrderKeys } from './outbox/order.keys.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
+import { WakeListener } from './outbox/wake.listener.js';
 import { ClaimStore } from './storage/claim.store.js';
+import { DecisionStore } from './storage/decision.store.js';
+import { ErasureStore } from './storage/erasure.store.js';
+import { hearErrors } from './storage/connection.js';
 import { LeaseStore } from './storage/lease.store.js';
+import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
+import { RecordStore } from './storage/record.store.js';
+import { PauseStore } from './storage/pause.store.js';
+import { ReplayStore } from './storage/replay.store.js';
+import { TurnStore } from './storage/turn.store.js';
+import { WatermarkStore } from './storage/watermark.store.js';
+import { StrayQueries } from './storage/stray.queries.js';
 import { RetentionStore } from './storage/retention.store.js';
 
 /** What Nest must know before any factory has run. */
@@ -62,26 +95,55 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
 
-const storage = [ClaimStore, OutboxStore, LeaseStore, RetentionStore];
+const storage = [
+  StrayQueries,
+  ClaimStore,
+  DecisionStore,
+  ErasureStore,
+  LeaseStore,
+  NotifyStore,
+  OutboxStore,
+  PauseStore,
+  RecordStore,
+  ReplayStore,
+  RetentionStore,
+  TurnStore,
+  WatermarkStore,
+];
 const outbox = [
   Alerts,
+  BatchRunner,
   DeadLetters,
+  EffectDoubts,
   EffectRunner,
+  EnqueueStores,
+  EventPreparer,
   FailureSettler,
   HandlerRunner,
   HostTimers,
+  Notifier,
+  LeasePlan,
+  OrderKeys,
   Outbox,
   OutboxRelay,
+  PausedNames,
   RelayLoop,
+  WakeListener,
+  StaleFilter,
+  Turns,
   WakeUp,
 ];
 const inbox = [
+  Backfills,
+  Backlog,
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
   Inbox,
   InlineDispatcher,
+  OwedRows,
   ProviderRetries,
+  RecordReconciler,
   Rejections,
   StartupReconciler,
 ];
@@ -94,18 +156,32 @@ const http = [
   SignatureGuard,
   WebhookRoutes,
 ];
-const handlers = [HandlerExplorer, HandlerRegistry];
-const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, Retention, Tally, ...operatorProviders];
+const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
+const operator = [
+  Erasure,
+  Parked,
+  Pauses,
+  ReplayPlanner,
+  Replays,
+  Retention,
+  Revivals,
+  Tally,
+  ...operatorProviders,
+];
+const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
 @Module({})
 export class WebhooksModule implements OnModuleInit {
   constructor(
     private readonly handlers: HandlerExplorer,
+    private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
-    @Inject(WEBHOOKS_OPTIONS) _options: unknown,
+    private readonly plan: LeasePlan,
+    private readonly strayQueries: StrayQueries,
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
   ) {}
 
   static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
@@ -130,8 +206,12 @@ export class WebhooksModule implements OnModuleInit {
   onModuleInit(): void {
     this.timers.connect();
     this.handlers.explore();
+    this.backfills.explore();
     this.routes.explore();
     this.rawBody.checkOrder();
+    this.plan.checkPool();
+    hearErrors(this.dataSource);
+    this.strayQueries.watch(this.dataSource);
   }
 }
 

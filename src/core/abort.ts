@@ -1,5 +1,7 @@
 /** The value of `work`, or the signal's reason as soon as it fires; `work` itself goes on, and its end is ignored. */
 export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  // A failure after the signal has fired is nobody's: unhandled, it would end the process.
+  work.catch(() => undefined);
   signal.throwIfAborted();
   let stop: (() => void) | undefined;
   const aborted = new Promise<never>((_, reject) => {

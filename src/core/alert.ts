@@ -1,5 +1,5 @@
 import type { EventKey } from './event.js';
-import type { DeadReason } from './states.js';
+import type { DeadReason, ParkedReason } from './states.js';
 
 /** What a person should know. Given to `onAlert` and logged; an `onAlert` that fails changes nothing else. */
 export type Alert =
@@ -12,6 +12,18 @@ export type Alert =
       readonly error?: string;
       readonly event?: EventKey;
     }
+  /** An effect waits for a person's decision: running it again may do it twice. */
+  | {
+      readonly kind: 'parked';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly attempt: number;
+      readonly reason: ParkedReason;
+      readonly error?: string;
+      readonly event?: EventKey;
+    }
+  /** `skipStale` met a time more than a day ahead: the event ran, and the mark was not moved. */
+  | { readonly kind: 'future-time'; readonly name: string; readonly at: string; readonly event: EventKey }
   /** At least `threshold` rows are dead. Told once until the number has fallen below it. */
   | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
   /** The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. */
@@ -22,6 +34,14 @@ export type Alert =
     }
   /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
   | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
+  /** A handler's row is done, and its business record is not there. Told once a row. */
+  | {
+      readonly kind: 'missing-record';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+      readonly action: 'reprocess' | 'report';
+    }
   /** A provider that was to redeliver did not, so that our relay took the row. */
   | {
       readonly kind: 'not-redelivered';

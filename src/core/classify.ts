@@ -9,6 +9,7 @@ export type Classifier = (error: unknown) => 'transient' | 'permanent' | undefin
 
 /** Request time-out, too many requests: the only 4xx that a second try can cure. */
 const TRANSIENT_STATUS = new Set([408, 429]);
+const PERMANENT_CODES = new Set(['EFFECT_KEY_REQUIRED', 'UNKNOWN_EFFECT', 'PAYLOAD_REFUSED']);
 /** Connection, transaction rollback (deadlock, serialization), resources, operator intervention. */
 const TRANSIENT_SQLSTATE = new Set(['08', '40', '53', '57']);
 /** Data exception, integrity constraint: the same input fails again. */
@@ -26,19 +27,28 @@ export function classify(error: unknown, ...classifiers: readonly (Classifier | 
     if (kind === 'transient') return { kind, delayMs };
   }
   if (error instanceof PermanentError) return { kind: 'permanent' };
-  if (error instanceof WebhookInboxError) {
-    return error.code === 'EFFECT_KEY_REQUIRED' ||
-      error.code === 'UNKNOWN_EFFECT' ||
-      error.code === 'PAYLOAD_REFUSED'
-      ? { kind: 'permanent' }
-      : { kind: 'transient', delayMs };
-  }
+  if (error instanceof WebhookInboxError && PERMANENT_CODES.has(error.code)) return { kind: 'permanent' };
   const status = statusOf(error);
   if (status !== undefined && status >= 400 && status < 500 && !TRANSIENT_STATUS.has(status))
     return { kind: 'permanent' };
   const sqlState = sqlStateOf(error);
   if (sqlState !== undefined && PERMANENT_SQLSTATE.has(sqlState.slice(0, 2))) return { kind: 'permanent' };
   return { kind: 'transient', delayMs };
+}
+
+/**
+ * Whether an error says that nothing was done at the other side: a refusal, or no connection at all. Anything else (a time-out, a
+ * broken connection, a 5xx) leaves it open.
+ */
+export function isKnownNotDone(error: unknown): boolean {
+  if (error instanceof PermanentError || error instanceof RetryAfter) return true;
+  const status = statusOf(error);
+  if (status !== undefined) return status >= 400 && status < 500;
+  const code = property(error, 'code') ?? property(property(error, 'cause'), 'code');
+  return (
+    typeof code === 'string' &&
+    ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code)
+  );
 }
 
 /** Whether the database could not be used, or refused for a moment: the caller should come back. */

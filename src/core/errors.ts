@@ -14,6 +14,9 @@ export type ErrorCode =
   | 'MANAGER_MISUSED'
   | 'OUTSIDE_TRANSACTION'
   | 'PAYLOAD_REFUSED'
+  | 'HTTP_FAILED'
+  | 'BACKFILL_REFUSED'
+  | 'ERASURE_REFUSED'
   | 'INPUT_REFUSED';
 
 /** Base of the package's errors: `code` is stable, the message says who, what was expected, what was received and what to do. */
@@ -50,6 +53,24 @@ export class RetryAfter extends WebhookInboxError {
     options?: ErrorOptions,
   ) {
     super('RETRY_AFTER', message, options);
+  }
+}
+
+/** An HTTP answer that is no 2xx: its status decides whether trying again can help, `Retry-After` when. */
+export class HttpFailure extends WebhookInboxError {
+  constructor(
+    readonly status: number,
+    /** Lower-case names. */
+    readonly headers: Readonly<Record<string, string>>,
+    /** What was answered, up to 64 kB. Stored in part with the failed attempt, never logged: answers echo what was sent. */
+    readonly body: string,
+    origin: string,
+  ) {
+    super('HTTP_FAILED', `${origin} answered ${status}`);
+  }
+
+  get detail(): string {
+    return this.body.slice(0, 500);
   }
 }
 

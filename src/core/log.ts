@@ -1,3 +1,5 @@
+import { WebhookInboxError } from './errors.js';
+
 /** Facts that stand on each log line: source, event, outbox, attempt, … */
 export type Facts = Readonly<Record<string, string | number | undefined>>;
 
@@ -13,6 +15,16 @@ export function logLine(message: string, facts: Facts): string {
 export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
   return error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
+}
+
+/** As `errorText`, with what only the table may hold: the `detail` of an error, which may echo what was sent. */
+export function errorDetail(error: unknown): string {
+  const detail = error instanceof Error && 'detail' in error ? error.detail : undefined;
+  const text = errorText(error);
+  // Of errors that are not ours (pg's `detail` holds column values) nothing is taken.
+  return error instanceof WebhookInboxError && typeof detail === 'string' && detail !== ''
+    ? `${text}: ${detail}`
+    : text;
 }
 
 function shown(value: string): string {

@@ -1,7 +1,10 @@
+import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
 import type { Classifier } from './classify.js';
 import type { Duration } from './duration.js';
+import type { WebhookEvent } from './event.js';
 import type { SourceDefinition } from './source.js';
+import type { StandardSchema } from './standard-schema.js';
 
 /** Options of `WebhooksModule.forRoot`. Durations are milliseconds, or text such as '30s', '4h', '30d'. */
 export interface WebhooksOptions {
@@ -9,6 +12,8 @@ export interface WebhooksOptions {
   readonly sources: Readonly<Record<string, SourceDefinition>>;
   /** `false`: this process receives but runs nothing; another one must. @default { } */
   readonly relay?: false | RelayOptions;
+  /** Whether commits of this process wake the relays of others (NOTIFY, outside the claim transaction). @default true */
+  readonly notify?: boolean;
   /** When old claims, with the rows owed for them, are deleted. @default { } */
   readonly retention?: false | RetentionOptions;
   /** Reconciliation after boot. @default true */
@@ -40,6 +45,12 @@ export interface RelayOptions {
   readonly effects?: number;
   /** How long running work may go on at shutdown before it is aborted. @default '10s' */
   readonly shutdownGrace?: Duration;
+  /**
+   * Whether other instances' commits wake this relay through LISTEN, on a connection of its own beside the pool's. Behind a
+   * transaction pooler it needs a `url` that leads past it. Without it their work is found by polling.
+   * @default true: with the settings of the DataSource
+   */
+  readonly listen?: boolean | { readonly url: string };
 }
 
 /** Thresholds; each alert is told once, and again only after its figure fell to half of it. */
@@ -63,6 +74,8 @@ export interface RejectionOptions {
 export interface RetentionOptions {
   /** Cron expression of the nightly run. @default '17 3 * * *' */
   readonly schedule?: string;
+  /** How long settled effects that belong to no event are kept, by the time they were settled. @default '30d' */
+  readonly effects?: Duration;
 }
 
 /** Retries of a handler or an effect: exponential with full jitter. */
@@ -87,18 +100,105 @@ export interface WorkOptions {
   readonly classify?: Classifier;
 }
 
+/** How rows are put in order: two with one key never run at once, and they run in the order in which they came. */
+export interface OrderOptions {
+  /** What a dead or parked row does to its key: `release` lets the next run, `block` holds the key until a person decides. @default 'release' */
+  readonly onDead?: 'release' | 'block';
+}
+
 /** Options of `@OnWebhook`. */
-export interface HandlerOptions extends WorkOptions {
+export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOptions {
   /** The stable id of the handler, unique for a source: outbox ids hang on it. @default 'Class.method' */
   readonly name?: string;
   /** Former names, so that rows and effects of before the renaming stay the same ones. */
   readonly was?: readonly string[];
+  /** How the reconciler finds events that are done although what the handler wrote is not there. */
+  readonly businessRecord?: BusinessRecord;
   /** Run inside the claim's own transaction, before the answer. For quick database work only. @default false */
   readonly inline?: boolean;
+  /** The order key of an event: events of one key are handled one after the other. @default none, no order */
+  key?(event: WebhookEvent<TPayload>): string | undefined;
+  /** Up to so many events in one transaction: the method gets an array of `BatchEvent`. A batch that fails is split. @default 1 */
+  readonly batch?: number;
+  /** Skip an event older than the newest one this handler has seen of the same resource. */
+  readonly skipStale?: SkipStale<TPayload>;
+  /** Any Standard Schema: the payload is validated, and replaced by what it returns. A mismatch is permanent. */
+  readonly schema?: StandardSchema<TPayload>;
+  /** Fetches the resource's current state before the transaction; the handler finds it in `context.current`. */
+  readonly hydrate?: Hydrate<TPayload>;
+}
+
+export interface SkipStale<TPayload = unknown> {
+  /** The resource that the event is about. */
+  key(event: WebhookEvent<TPayload>): string;
+  /** The time to compare; equal times run. Undefined: the event runs. @default the event's `occurredAt` */
+  at?(event: WebhookEvent<TPayload>): Date | undefined;
+}
+
+/** `this` of both functions is the handler's instance. */
+export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
+  /** The resource to fetch: runs in flight for one resource share a fetch. */
+  key(event: WebhookEvent<TPayload>): string;
+  fetch(event: WebhookEvent<TPayload>, context: { readonly signal: AbortSignal }): Promise<TCurrent>;
+}
+
+/**
+ * The record that a handler leaves for each event. After boot and on demand the reconciler looks for those of its `done` rows, and
+ * where one is missing (a table restored from an older backup, a record deleted by mistake) the handler runs again: once a row.
+ */
+export type BusinessRecord = BusinessRecordPolicy & (RecordByEntity | RecordByFunction);
+
+export interface BusinessRecordPolicy {
+  /** How far back, by arrival of the event. @default '24h' */
+  readonly window?: Duration;
+  /** Rows settled more recently are left alone. @default '1m' */
+  readonly minAge?: Duration;
+  /** `report` raises the alert only. @default 'reprocess' */
+  readonly onMissing?: 'reprocess' | 'report';
+}
+
+export interface RecordByEntity {
+  readonly entity: EntityTarget<ObjectLiteral>;
+  /** What identifies the record; an empty condition is refused, since it would match any. */
+  where(event: WebhookEvent): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
+}
+
+export interface RecordByFunction {
+  /** Returns those of the events, up to 200 at once, whose record is missing. Only reads; asked again, one by one, under lock. */
+  missing(
+    events: readonly WebhookEvent[],
+    manager: EntityManager,
+  ): Promise<readonly WebhookEvent[]> | readonly WebhookEvent[];
 }
 
 /** Options of `@OnEffect`. */
-export interface EffectOptions extends WorkOptions {
+export interface EffectOptions<TPayload = unknown> extends WorkOptions, OrderOptions {
   /** Former names of the effect. */
   readonly was?: readonly string[];
+  /** The order key of a payload: effects of one key are done one after the other. @default none, no order */
+  key?(payload: TPayload): string | undefined;
+  /**
+   * Asks the other side whether the effect was done, when an attempt began and its end is unknown. `this` is the effect's instance.
+   */
+  probe?(payload: TPayload, context: ProbeContext): Promise<ProbeAnswer>;
+  /** Ask before every attempt, the first included: check, then act, for sinks without idempotency keys. @default false */
+  readonly probeFirst?: boolean;
+  /**
+   * What to do with an attempt whose end is unknown and stays so: `retry` under the same key, or `park` for a person. @default 'retry'
+   */
+  readonly inDoubt?: 'retry' | 'park';
+  /**
+   * How long the other side remembers an idempotency key. Automatic attempts end before; then the row is parked.
+   * `false`: it never forgets. @default '24h'
+   */
+  readonly keyRetention?: Duration | false;
 }
+
+export interface ProbeContext {
+  /** The idempotency key that the attempts used. */
+  readonly key: string;
+  readonly signal: AbortSignal;
+}
+
+/** What a probe found out. `done` may tell the result, which is kept as if the effect had returned it. */
+export type ProbeAnswer = 'done' | 'not-done' | 'unknown' | { readonly done: unknown };

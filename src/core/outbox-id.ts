@@ -1,24 +1,35 @@
 import { createHash, randomBytes } from 'node:crypto';
 
+let lastMs = 0;
+let counter = 0;
+
 /**
- * A UUIDv7 (RFC 9562): milliseconds since 1970, then random bits, so that new keys land at the right edge of an index.
+ * A UUIDv7 (RFC 9562, method 1): milliseconds since 1970, a counter within the millisecond, then random bits. Ids of one process
+ * ascend in the order in which they were made, and new keys land at the right edge of an index.
  */
 export function uuidV7(nowMs: number = Date.now()): string {
+  if (nowMs > lastMs) {
+    lastMs = nowMs;
+    counter = 0;
+  } else if (++counter > 0xfff) {
+    lastMs += 1;
+    counter = 0;
+  }
   const bytes = randomBytes(16);
-  bytes.writeUIntBE(nowMs, 0, 6);
+  bytes.writeUIntBE(lastMs, 0, 6);
+  bytes.writeUInt16BE(counter, 6);
   return format(bytes, 7);
 }
 
 /**
  * The id of an outbox row owed for `parent` (a claim's id, or the row whose run enqueued it): the same parts give the same id,
- * whatever runs again. A UUIDv8 whose first 48 bits are the parent's time, so that rows stay in the order of arrival.
+ * whatever runs again. A UUIDv8 whose first half is the parent's, so that rows stay in the order of arrival.
+ * @param generation above 0 when a person asked for an effect to be done once more
  */
-export function outboxId(parent: string, name: string, key = ''): string {
-  const bytes = createHash('sha256')
-    .update(JSON.stringify([parent, name, key]))
-    .digest()
-    .subarray(0, 16);
-  Buffer.from(parent.replaceAll('-', '').slice(0, 12), 'hex').copy(bytes, 0);
+export function outboxId(parent: string, name: string, key = '', generation = 0): string {
+  const parts = generation === 0 ? [parent, name, key] : [parent, name, key, generation];
+  const bytes = createHash('sha256').update(JSON.stringify(parts)).digest().subarray(0, 16);
+  Buffer.from(parent.replaceAll('-', '').slice(0, 16), 'hex').copy(bytes, 0);
   return format(bytes, 8);
 }
 

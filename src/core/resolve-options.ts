@@ -1,16 +1,26 @@
+import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
 import { toMs } from './duration.js';
-import type { EffectOptions, HandlerOptions, WebhooksOptions } from './options.js';
+import { ConfigurationError } from './errors.js';
+import type {
+  BusinessRecord,
+  EffectOptions,
+  HandlerOptions,
+  RecordByEntity,
+  RecordByFunction,
+  WebhooksOptions,
+} from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
-import { check, duration } from './schema.js';
+import { check, duration, pause } from './schema.js';
 
 /** The options with every default filled in and every duration in milliseconds. Made once, at boot. */
 export interface ResolvedOptions {
   readonly sources: ReadonlyMap<string, Source>;
   readonly relay: false | ResolvedRelay;
-  readonly retention: false | { readonly schedule: string };
+  readonly retention: false | { readonly schedule: string; readonly effectsMs: number };
+  readonly notify: boolean;
   readonly reconcile: boolean;
   readonly onAlert: OnAlert | undefined;
   readonly deadLetterThreshold: number;
@@ -31,6 +41,8 @@ export interface ResolvedRelay {
   readonly handlers: number | undefined;
   readonly effects: number;
   readonly graceMs: number;
+  /** `url` undefined: the DataSource's own settings. */
+  readonly listen: false | { readonly url: string | undefined };
 }
 
 const count = z.int().positive();
@@ -42,15 +54,22 @@ const optionsSchema = z.strictObject({
     .union([
       z.literal(false),
       z.strictObject({
-        pollInterval: duration.optional(),
-        lease: duration.optional(),
+        pollInterval: pause.optional(),
+        lease: pause.optional(),
         handlers: count.optional(),
         effects: count.optional(),
         shutdownGrace: duration.optional(),
+        listen: z.union([z.boolean(), z.strictObject({ url: z.string().min(1) })]).optional(),
       }),
     ])
     .optional(),
-  retention: z.union([z.literal(false), z.strictObject({ schedule: z.string().optional() })]).optional(),
+  retention: z
+    .union([
+      z.literal(false),
+      z.strictObject({ schedule: z.string().optional(), effects: duration.optional() }),
+    ])
+    .optional(),
+  notify: z.boolean().optional(),
   reconcile: z.boolean().optional(),
   onAlert: fn<OnAlert>().optional(),
   deadLetterThreshold: count.optional(),
@@ -64,24 +83,52 @@ const optionsSchema = z.strictObject({
   rejections: z.strictObject({ keep: z.union([z.literal(false), duration]).optional() }).optional(),
   byteBudget: count.optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
-  claimTimeout: duration.optional(),
+  claimTimeout: pause.optional(),
 });
 
+const recordSchema = (shape: z.ZodRawShape) =>
+  z.strictObject({
+    ...shape,
+    window: duration.optional(),
+    minAge: duration.optional(),
+    onMissing: z.enum(['reprocess', 'report']).optional(),
+  });
 const workShape = {
   retry: z
     .strictObject({ base: duration.optional(), cap: duration.optional(), maxAttempts: count.optional() })
     .optional(),
-  timeout: duration.optional(),
+  timeout: pause.optional(),
   concurrency: count.optional(),
   classify: fn().optional(),
   was: z.array(z.string()).optional(),
 };
+const orderShape = { key: fn().optional(), onDead: z.enum(['release', 'block']).optional() };
 const handlerSchema = z.strictObject({
   ...workShape,
+  ...orderShape,
   name: z.string().optional(),
   inline: z.boolean().optional(),
+  businessRecord: z
+    .union([recordSchema({ entity: z.unknown(), where: fn() }), recordSchema({ missing: fn() })])
+    .optional(),
+  batch: count.max(10_000).optional(),
+  skipStale: z.strictObject({ key: fn(), at: fn().optional() }).optional(),
+  schema: z
+    .custom((value) => typeof value === 'object' || typeof value === 'function', {
+      error: 'expected a Standard Schema',
+    })
+    .refine((value) => '~standard' in (value as object), { error: 'expected a Standard Schema' })
+    .optional(),
+  hydrate: z.strictObject({ key: fn(), fetch: fn() }).optional(),
 });
-const effectSchema = z.strictObject(workShape);
+const effectSchema = z.strictObject({
+  ...workShape,
+  ...orderShape,
+  probe: fn().optional(),
+  probeFirst: z.boolean().optional(),
+  inDoubt: z.enum(['retry', 'park']).optional(),
+  keyRetention: z.union([z.literal(false), duration]).optional(),
+});
 
 /** @throws ConfigurationError naming the option's path, what was expected and what was received */
 export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
@@ -98,8 +145,15 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
       handlers: relay.handlers,
       effects: relay.effects ?? 20,
       graceMs: toMs(relay.shutdownGrace ?? '10s')!,
+      listen: relay.listen !== false && {
+        url: typeof relay.listen === 'object' ? relay.listen.url : undefined,
+      },
     },
-    retention: options.retention !== false && { schedule: options.retention?.schedule ?? '17 3 * * *' },
+    retention: options.retention !== false && {
+      schedule: options.retention?.schedule ?? '17 3 * * *',
+      effectsMs: toMs(options.retention?.effects ?? '30d')!,
+    },
+    notify: options.notify ?? true,
     reconcile: options.reconcile ?? true,
     onAlert: options.onAlert,
     deadLetterThreshold: options.deadLetterThreshold ?? 10,
@@ -115,8 +169,52 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
   };
 }
 
+/** @throws ConfigurationError when a decorator names a source that is not configured */
+export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
+  const source = options.sources.get(name);
+  if (source !== undefined) return source;
+  const known = [...options.sources.keys()];
+  throw new ConfigurationError(
+    `${at}: no source '${name}' is configured` +
+      (known.length > 0
+        ? `; did you mean '${closest(name, known)}'?`
+        : '; add it to the sources of WebhooksModule'),
+  );
+}
+
+/** @throws ConfigurationError */
 export function checkHandlerOptions(options: HandlerOptions, where: string): void {
   check(handlerSchema, options, where);
+}
+
+/** How a handler's business record is looked for, with every default filled in. */
+export interface ResolvedRecord {
+  readonly look: RecordByEntity | RecordByFunction;
+  readonly windowMs: number;
+  readonly minAgeMs: number;
+  readonly onMissing: 'reprocess' | 'report';
+}
+
+/** @throws ConfigurationError for a window that no claim or body outlives */
+export function resolveRecord(
+  record: BusinessRecord | undefined,
+  source: Source,
+  where: string,
+): ResolvedRecord | undefined {
+  if (record === undefined) return undefined;
+  const windowMs = toMs(record.window ?? '24h')!;
+  const minAgeMs = toMs(record.minAge ?? '1m')!;
+  if (windowMs > source.retentionMs || windowMs > source.bodiesMs) {
+    throw new ConfigurationError(
+      `${where}.businessRecord.window: expected at most what the source keeps bodies for (${Math.min(source.retentionMs, source.bodiesMs)} ms), received ${windowMs} ms`,
+    );
+  }
+  if (minAgeMs >= windowMs) {
+    throw new ConfigurationError(
+      `${where}.businessRecord.minAge: expected less than the window (${windowMs} ms), received ${minAgeMs} ms`,
+    );
+  }
+  return { look: record, windowMs, minAgeMs, onMissing: record.onMissing ?? 'reprocess' };
 }
 
 export function checkEffectOptions(options: EffectOptions, where: string): void {

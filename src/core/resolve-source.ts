@@ -3,8 +3,8 @@ import type { Classifier } from './classify.js';
 import { toMs, type Duration } from './duration.js';
 import { ConfigurationError } from './errors.js';
 import type { Provider } from './provider.js';
-import { check, duration } from './schema.js';
-import type { Encoding, Secrets, SourceDefinition } from './source.js';
+import { check, duration, pause } from './schema.js';
+import type { Encoding, Secrets, SourceDefinition, SourceRetention } from './source.js';
 
 /** A configured endpoint with every default filled in. */
 export interface Source {
@@ -14,39 +14,61 @@ export interface Source {
   readonly retries: 'own' | 'provider';
   readonly ackTimeoutMs: number;
   readonly maxAttempts: number;
+  /** Attempts of a route with `@UseWebhook`: the provider's redeliveries repeat it, whatever `retries` says. */
+  readonly routeMaxAttempts: number;
+  readonly concurrency: number | undefined;
   readonly toleranceMs: number | undefined;
   readonly staleDuplicates: 'accept' | 'reject';
   readonly suspectedReplays: 'flag' | 'refuse';
   readonly maxBytes: number;
   readonly encodings: readonly Encoding[];
+  /** Claims. */
   readonly retentionMs: number;
+  /** Bodies and headers; at most as long as the claims, and so are effects. */
+  readonly bodiesMs: number;
+  readonly effectsMs: number;
   readonly keepHeaders: readonly string[];
   readonly classify: Classifier | undefined;
 }
 
 const DAY_MS = 86_400_000;
 const ASSUMED_RETRY_WINDOW_MS = DAY_MS;
+const PROVIDER_ATTEMPTS = 5;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
-const schema = z.strictObject({
+const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
+const shape = {
   provider: z.custom<Provider>((value) => typeof value === 'object' && value !== null && 'verify' in value, {
-    error: 'expected what stripe({ … }), hmac({ … }) or another source function returns',
+    error: A_SOURCE,
   }),
   secrets: z.union([z.array(z.unknown()), z.custom<Secrets>((value) => typeof value === 'function')], {
     error: 'expected an array of secrets or a function of the request',
   }),
   payload: z.undefined().optional(),
   retries: z.enum(['own', 'provider']).optional(),
-  ackTimeout: duration.optional(),
+  ackTimeout: pause.optional(),
   maxAttempts: z.int().positive().optional(),
+  concurrency: z.int().positive().optional(),
   tolerance: duration.optional(),
   staleDuplicates: z.enum(['accept', 'reject']).optional(),
   suspectedReplays: z.enum(['flag', 'refuse']).optional(),
   maxBytes: z.int().positive().optional(),
   encodings: z.array(z.enum(['gzip', 'deflate', 'br'])).optional(),
-  retention: duration.optional(),
+  retention: z
+    .union([
+      duration,
+      z.strictObject({
+        claims: duration.optional(),
+        bodies: duration.optional(),
+        effects: duration.optional(),
+      }),
+    ])
+    .optional(),
   keepHeaders: z.array(z.string()).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
+};
+const schema = z.strictObject(shape, {
+  error: ({ code }) => (code === 'invalid_type' ? A_SOURCE : undefined),
 });
 
 /** How long the provider goes on trying, in milliseconds. */
@@ -72,14 +94,16 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     secrets: definition.secrets,
     retries,
     ackTimeoutMs: ms(definition.ackTimeout) ?? 8_000,
-    maxAttempts: definition.maxAttempts ?? (retries === 'provider' ? 5 : 20),
+    maxAttempts: definition.maxAttempts ?? (retries === 'provider' ? PROVIDER_ATTEMPTS : 20),
+    routeMaxAttempts: definition.maxAttempts ?? PROVIDER_ATTEMPTS,
+    concurrency: definition.concurrency,
     toleranceMs: ms(definition.tolerance) ?? provider.toleranceMs,
     staleDuplicates:
       definition.staleDuplicates ?? (provider.retries.sameTimestamp === true ? 'accept' : 'reject'),
     suspectedReplays: definition.suspectedReplays ?? 'flag',
     maxBytes: definition.maxBytes ?? provider.maxBytes ?? 1024 * 1024,
     encodings: definition.encodings ?? [],
-    retentionMs: retention(definition.retention, provider, where),
+    ...retention(definition.retention ?? {}, provider, where),
     keepHeaders: [
       'content-type',
       'user-agent',
@@ -111,7 +135,21 @@ export function checkSecrets(provider: Provider, secrets: readonly string[], whe
   }
 }
 
-function retention(asked: Duration | undefined, provider: Provider, where: string): number {
+function retention(asked: Duration | SourceRetention, provider: Provider, where: string) {
+  const windows = typeof asked === 'object' ? asked : { claims: asked };
+  const retentionMs = claimWindow(windows.claims, provider, where);
+  const within = (name: 'bodies' | 'effects') => {
+    const windowMs = ms(windows[name]) ?? retentionMs;
+    if (windowMs <= retentionMs) return windowMs;
+    throw new ConfigurationError(
+      `${where}.retention.${name}: expected at most the window of the claims, ${retentionMs / DAY_MS} days, since it goes with them; ` +
+        `received ${windowMs / DAY_MS} days`,
+    );
+  };
+  return { retentionMs, bodiesMs: within('bodies'), effectsMs: within('effects') };
+}
+
+function claimWindow(asked: Duration | undefined, provider: Provider, where: string): number {
   const resendMs = retryWindowMs(provider) + (provider.retries.manualResendMs ?? 0);
   const askedMs = ms(asked);
   if (askedMs === undefined) return Math.max(30 * DAY_MS, resendMs + DAY_MS);

@@ -8,9 +8,12 @@ export interface RetryPolicy {
   readonly maxAttempts: number;
 }
 
+/** A row that waits for longer is forgotten, not retried: whoever asks for more, or for no number at all, has made a mistake. */
+const MAX_ASKED_MS = 30 * 86_400_000;
+
 /**
  * Exponential back-off with full jitter: anywhere between 0 and base × 2^(attempt - 1), capped, so that rows that failed
- * together do not come back together. Never sooner than the other side asked for.
+ * together do not come back together. Never sooner than the other side asked for, within 30 days.
  */
 export function retryDelayMs(
   policy: RetryPolicy,
@@ -19,5 +22,6 @@ export function retryDelayMs(
   random = Math.random,
 ): number {
   const ceiling = Math.min(policy.capMs, policy.baseMs * 2 ** Math.min(attempt - 1, 52));
-  return Math.max(Math.round(random() * ceiling), askedMs);
+  const asked = Number.isNaN(askedMs) ? 0 : Math.min(askedMs, MAX_ASKED_MS);
+  return Math.max(Math.round(random() * ceiling), asked);
 }

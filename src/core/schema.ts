@@ -3,8 +3,14 @@ import { z } from 'zod';
 import { toMs } from './duration.js';
 import { ConfigurationError } from './errors.js';
 
-export const duration = z.union([z.number(), z.string()]).refine((value) => toMs(value) !== undefined, {
-  error: `expected milliseconds or text such as '30s', '4h', '30d'`,
+const DURATION = `expected milliseconds or text such as '30s', '4h', '30d'`;
+export const duration = z
+  .union([z.number(), z.string()], { error: DURATION })
+  .refine((value) => toMs(value) !== undefined, { error: DURATION });
+
+/** A duration of which none would be a loop without a pause, or a wait that is over before it began. */
+export const pause = duration.refine((value) => toMs(value) !== 0, {
+  error: `expected more than 0 milliseconds`,
 });
 
 /**
@@ -29,7 +35,23 @@ function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): st
       )
       .join('\n');
   }
-  return `${at}: ${issue.message.replace('Invalid input: ', '')}, received ${received(issue.input)}`;
+  if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
+    // A value of one alternative's shape is meant as that alternative: what is wrong with it lies deeper.
+    const meant = issue.errors.find((errors) => errors.every((error) => error.path.length > 0));
+    if (meant !== undefined) {
+      const inside = (error: z.core.$ZodIssue) => ({ ...error, path: [...issue.path, ...error.path] });
+      return meant.map((error) => describe(inside(error), schema, where)).join('\n');
+    }
+    return `${at}: expected ${issue.errors.flatMap(expectations).join(' or ')}, received ${received(issue.input)}`;
+  }
+  return `${at}: expected ${expectations([issue]).join('')}, received ${received(issue.input)}`;
+}
+
+/** What zod would have liked, without its 'Invalid input: ' before it and its 'received string' behind it. */
+function expectations(issues: readonly z.core.$ZodIssue[]): string[] {
+  return issues.map(({ message }) =>
+    message.replace(/^(?:.*: )?expected /, '').replace(/, received \w+$/, ''),
+  );
 }
 
 function keysAt(schema: z.ZodType, path: readonly PropertyKey[]): string[] {

@@ -30,8 +30,10 @@ export interface SourcePolicies {
   readonly retries?: 'own' | 'provider';
   /** How long an answer may wait for handlers under `retries: 'provider'` or `inline`. @default '8s' */
   readonly ackTimeout?: Duration;
-  /** Attempts of a handler before its row is dead. @default 20 under `own`, 5 under `provider` */
+  /** Attempts of a handler before its row is dead. @default 20 under `own`, 5 under `provider` and for routes with `@UseWebhook` */
   readonly maxAttempts?: number;
+  /** Handlers of this source that run at once in one process. @default the relay's */
+  readonly concurrency?: number;
   /** How far a signed timestamp may lie from now, past and future. @default the provider's, mostly '5m' */
   readonly tolerance?: Duration;
   /**
@@ -49,12 +51,25 @@ export interface SourcePolicies {
   readonly maxBytes?: number;
   /** Content-Encodings that are undone before verification. @default none: any encoding is answered 415 */
   readonly encodings?: readonly Encoding[];
-  /** How long claims are kept, by arrival. @default '30d', or the provider's retry window + 1 d where that is longer */
-  readonly retention?: Duration;
+  /**
+   * How long claims are kept, by arrival, or that and what goes sooner. An event that comes after its claim has gone is a new one.
+   * @default '30d', or the provider's retry window + 1 d where that is longer
+   */
+  readonly retention?: Duration | SourceRetention;
   /** Further headers to keep with the claim; never one that holds a secret. */
   readonly keepHeaders?: readonly string[];
   /** Overrides whether a failure is transient or permanent, for all handlers of this source. */
   readonly classify?: Classifier;
+}
+
+/** Windows of a source, by arrival of the event. Nothing unsettled is ever touched; of dead and parked work everything is kept. */
+export interface SourceRetention {
+  /** Claims with their rows. @default '30d', or the provider's retry window + 1 d where that is longer */
+  readonly claims?: Duration;
+  /** Bodies and headers; without a body an event cannot be replayed. @default as long as the claims */
+  readonly bodies?: Duration;
+  /** Payloads and results of effects. @default as long as the claims */
+  readonly effects?: Duration;
 }
 
 export type Encoding = 'gzip' | 'deflate' | 'br';

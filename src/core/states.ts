@@ -29,4 +29,13 @@ export type DeadReason =
   /** The last attempt allowed never reported its end: the process was killed, or the lease was lost. */
   | 'last-attempt-lost'
   /** A route's failed attempt was not redelivered within the provider's retry window; only a delivery can run a route. */
-  | 'not-redelivered';
+  | 'not-redelivered'
+  /** A person gave it up. */
+  | 'given-up';
+
+/** Why an effect is parked: what happened at the other side is not known, and only a person can find out. */
+export type ParkedReason =
+  /** Its call was begun and its end is unknown, and the effect says `inDoubt: 'park'`. Running it again may do it twice. */
+  | 'in-doubt'
+  /** The other side may have forgotten the idempotency key by now. Running it again may do it twice. */
+  | 'key-expired';

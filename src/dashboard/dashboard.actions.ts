@@ -1,10 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import { InputRefused } from '../core/errors.js';
 import { Inspector } from '../operator/inspector.js';
-import { Operator, type Deed } from '../operator/operator.js';
+import { Operator } from '../operator/operator.js';
+import type { Decider } from '../operator/revivals.js';
 import { contentOf, type Content } from './content.js';
 import type { DashboardAction } from './dashboard.options.js';
-import { ACTION_INPUT, read, selectionOf, type ActionName } from './input.js';
+import { ACTION_INPUT, read, type ActionName } from './input.js';
 
 /** Which permission an action of the API needs. */
 export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
@@ -14,7 +15,6 @@ export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   reveal: 'reveal',
   'replay-preview': 'replay',
   replay: 'replay',
-  forward: 'forward',
   decide: 'decide',
   erase: 'erase',
   pause: 'pause',
@@ -37,7 +37,7 @@ export class DashboardActions {
    * @throws InputRefused; whatever the operator throws
    */
   async run(name: ActionName, body: unknown, by: string): Promise<unknown> {
-    const deed = (input: { readonly reason: string }): Deed => ({ by, reason: input.reason });
+    const deed = (input: { readonly reason: string }): Decider => ({ by, reason: input.reason });
     switch (name) {
       case 'revive': {
         const input = read(ACTION_INPUT.revive, body, name);
@@ -56,19 +56,15 @@ export class DashboardActions {
         return contentOf((await this.revealed(body, by)).bytes) satisfies Content;
       case 'replay-preview': {
         const input = read(ACTION_INPUT['replay-preview'], body, name);
-        return this.operator.previewReplay(selectionOf(input.selection));
+        return { plans: await this.operator.previewReplay(input.events, input.refire) };
       }
       case 'replay': {
         const input = read(ACTION_INPUT.replay, body, name);
-        return this.operator.replay(selectionOf(input.selection), input.refire, deed(input));
-      }
-      case 'forward': {
-        const input = read(ACTION_INPUT.forward, body, name);
-        return this.operator.forward(selectionOf(input.selection), input.url, deed(input));
+        return this.operator.replay(input.events, input.refire, deed(input));
       }
       case 'decide': {
         const input = read(ACTION_INPUT.decide, body, name);
-        return this.operator.decide(input.id, input.decision, deed(input));
+        return { decided: await this.operator.decide(input.id, input.decision, deed(input)) };
       }
       case 'erase': {
         const input = read(ACTION_INPUT.erase, body, name);
@@ -77,8 +73,7 @@ export class DashboardActions {
       case 'pause': {
         const input = read(ACTION_INPUT.pause, body, name);
         const act = input.paused ? 'pause' : 'resume';
-        await this.operator[act](input.kind, input.name, deed(input));
-        return {};
+        return { changed: await this.operator[act](input.kind, input.name, deed(input)) };
       }
       default:
         throw new InputRefused('unknown action');

@@ -103,10 +103,9 @@ export function dashboardController(
       await this.answer(response, async () => {
         await this.allow('view', context);
         const { readOnly, payloads, unauthenticated } = this.options;
-        const offered = this.lists.actions();
         const can: DashboardAction[] = [];
         for (const action of DASHBOARD_ACTIONS) {
-          if (!offered.includes(action) || !this.offers(action)) continue;
+          if (!this.offers(action)) continue;
           if (await this.options.can(action, context)) can.push(action);
         }
         const meta = {
@@ -195,8 +194,7 @@ export function dashboardController(
     ): Promise<void> {
       const fault = crossSiteFault(request);
       if (fault !== undefined) throw new Refused(403, fault);
-      if (!this.offers(PERMISSION[action]) || !this.lists.actions().includes(PERMISSION[action]))
-        throw new Refused(404, `'${action}' is not offered here`);
+      if (!this.offers(PERMISSION[action])) throw new Refused(404, `'${action}' is not offered here`);
       await this.allow(PERMISSION[action], context);
       if (typeof request.body !== 'object' || request.body === null)
         throw new Refused(400, 'expected a JSON object; does the application parse JSON bodies?');

@@ -33,11 +33,6 @@ export class DashboardLists {
     };
   }
 
-  /** Actions that the application offers, `view` among them. */
-  actions(): string[] {
-    return ['view', ...this.operator.actions()];
-  }
-
   async event(id: string): Promise<InspectedEvent | undefined> {
     return UUID.test(id) ? this.inspector.event(id) : undefined;
   }

@@ -11,7 +11,6 @@ export const DASHBOARD_ACTIONS = [
   'issue',
   'verify-again',
   'replay',
-  'forward',
   'decide',
   'erase',
   'pause',

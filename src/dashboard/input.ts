@@ -1,27 +1,18 @@
 import { z } from 'zod';
 import { InputRefused } from '../core/errors.js';
 import { OUTBOX_STATES } from '../core/states.js';
-import type { Selection } from '../operator/ports.js';
+import { MAX_AT_ONCE } from '../operator/operator.js';
 
 const text = (max: number) => z.string().max(max);
 const reason = text(1_000).default('');
 const uuid = z.uuid();
 const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
-const selection = z.union([
-  z.strictObject({ events: z.array(eventKey).min(1).max(500) }),
-  z.strictObject({
-    source: text(64).optional(),
-    type: text(255).optional(),
-    state: text(20).optional(),
-    from: z.iso.datetime().optional(),
-    to: z.iso.datetime().optional(),
-    limit: z.int().min(1).max(500),
-  }),
-]);
+const events = z.array(eventKey).min(1).max(MAX_AT_ONCE);
+const refire = z.array(text(255)).max(50).default([]);
 
 /** What each action takes as JSON. */
 export const ACTION_INPUT = {
-  revive: z.strictObject({ ids: z.array(uuid).min(1).max(500), reason }),
+  revive: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   issue: z.strictObject({
     fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
     state: z.enum(['open', 'acknowledged', 'resolved']),
@@ -34,9 +25,8 @@ export const ACTION_INPUT = {
     download: z.boolean().optional(),
     reason,
   }),
-  'replay-preview': z.strictObject({ selection }),
-  replay: z.strictObject({ selection, refire: z.array(text(255)).max(50).default([]), reason }),
-  forward: z.strictObject({ selection, url: z.url({ protocol: /^https?$/ }), reason }),
+  'replay-preview': z.strictObject({ events, refire }),
+  replay: z.strictObject({ events, refire, reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
   erase: z.strictObject({ event: eventKey, reason }),
   pause: z.strictObject({
@@ -73,15 +63,4 @@ export function read<T extends z.ZodType>(schema: T, value: unknown, where: stri
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map((issue) => `${[where, ...issue.path].join('.')}: ${issue.message}`);
   throw new InputRefused(faults.join('; ').slice(0, 500));
-}
-
-/** A selection as the operator takes it: times as dates. */
-export function selectionOf(input: z.infer<typeof selection>): Selection {
-  if ('events' in input) return input;
-  const { from, to, ...rest } = input;
-  return {
-    ...rest,
-    ...(from === undefined ? {} : { from: new Date(from) }),
-    ...(to === undefined ? {} : { to: new Date(to) }),
-  };
 }

@@ -1,4 +1,5 @@
 import type { EntityManager } from 'typeorm';
+import type { WebhookEvent } from '../core/event.js';
 
 /**
  * Names and payloads of the application's effects, for type-checked `enqueue` calls. Augment it:
@@ -13,6 +14,10 @@ export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N
 export interface EnqueueOptions {
   /** Tells several effects of one name in one run apart; must be the same when the run is repeated. @default '' */
   readonly key?: string;
+  /** Not before this time. */
+  readonly runAt?: Date;
+  /** Not before so many milliseconds from now, by the database's clock. @default 0 */
+  readonly delayMs?: number;
 }
 
 /** The row of an effect. */
@@ -45,7 +50,18 @@ export interface HandlerContext {
   readonly attempt: number;
   /** The outbox id of this run. */
   readonly outboxId: string;
+  /** What `hydrate` fetched; undefined without it. */
+  readonly current?: unknown;
 }
+
+/** One event of a batch, as a handler with `batch` gets them: the effects it enqueues hang on it. */
+export interface BatchEvent<TPayload = unknown> extends WebhookEvent<TPayload> {
+  readonly enqueue: Enqueue;
+  readonly current?: unknown;
+}
+
+/** What a handler with `batch` gets besides its events. */
+export type BatchContext = Pick<HandlerContext, 'manager' | 'signal'>;
 
 /** What an effect gets besides its payload. */
 export interface EffectContext {
@@ -53,12 +69,14 @@ export interface EffectContext {
   readonly key: string;
   /** Fires when the effect's time is up, or its lease is about to end. */
   readonly signal: AbortSignal;
+  /** How long one attempt may take, in milliseconds: the effect's `timeout`. */
+  readonly timeoutMs: number;
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
   /** What an earlier attempt returned whose completion failed: the outside call was made and need not be again. */
   readonly previous?: { readonly result: unknown };
   /** Work that commits with the effect's completion, run once after the method has returned. */
-  complete(work: (context: CompletionContext) => unknown): Promise<void>;
+  readonly complete: (work: (context: CompletionContext) => unknown) => Promise<void>;
 }
 
 /** What `complete` hands to its work. */

@@ -1,19 +1,20 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { closest } from 'fastest-levenshtein';
 import { toMs } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
+  configuredSource,
+  resolveRecord,
   retryPolicy,
   type ResolvedOptions,
 } from '../core/resolve-options.js';
-import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from './handler.registry.js';
 import { metadataOf } from './metadata.js';
+import { refuseContradictions, refuseForgottenKeys } from './contradictions.js';
 import { ON_EFFECT, type OnEffectMetadata } from './on-effect.decorator.js';
 import { ON_WEBHOOK, type OnWebhookMetadata } from './on-webhook.decorator.js';
 
@@ -55,17 +56,19 @@ export class HandlerExplorer {
     }
     const instance = wrapper.instance as Record<string, Method>;
     const invoke: Method = (...args) => instance[method]!(...args);
-    for (const metadata of handlers) this.registry.addHandler(this.handler(metadata, where, invoke));
-    for (const metadata of effects) this.registry.addEffect(effect(metadata, where, invoke));
+    for (const metadata of handlers)
+      this.registry.addHandler(this.handler(metadata, where, instance, invoke));
+    for (const metadata of effects) this.registry.addEffect(effect(metadata, where, instance, invoke));
   }
 
   private handler(
     { source: name, types, options }: OnWebhookMetadata,
     where: string,
+    instance: object,
     invoke: Method,
   ): Handler {
     const at = `${where} @OnWebhook('${name}')`;
-    const source = this.source(name, at);
+    const source = configuredSource(this.options, name, at);
     checkHandlerOptions(options, at);
     const bad = types.find((type) => type === '' || type.indexOf('*') !== type.lastIndexOf('*'));
     if (types.length === 0 || bad !== undefined) {
@@ -73,41 +76,35 @@ export class HandlerExplorer {
         `${at}: expected event types with one '*' at most, received '${bad ?? ''}'`,
       );
     }
-    const timeoutMs = toMs(options.timeout ?? '30s')!;
-    if (options.inline === true && options.timeout !== undefined && timeoutMs > source.ackTimeoutMs) {
-      throw new ConfigurationError(
-        `${at}: an inline handler runs before the answer; expected a timeout of at most the source's ackTimeout ` +
-          `(${source.ackTimeoutMs} ms), received ${timeoutMs} ms`,
-      );
-    }
+    refuseContradictions(source, options, at);
     return {
       name: `${name}/${options.name ?? where}`,
       was: (options.was ?? []).map((former) => `${name}/${former}`),
       source: name,
       types,
       inline: options.inline ?? false,
+      record: resolveRecord(options.businessRecord, source, at),
       retry: retryPolicy(options.retry, source.maxAttempts),
-      timeoutMs,
+      timeoutMs: toMs(options.timeout ?? '30s')!,
       concurrency: options.concurrency,
       classify: options.classify,
+      ordered: options.key !== undefined,
+      onDead: options.onDead ?? 'release',
+      batch: options.batch,
+      options,
+      instance,
       invoke,
+      invokeBatch: invoke,
     };
-  }
-
-  private source(name: string, at: string): Source {
-    const source = this.options.sources.get(name);
-    if (source !== undefined) return source;
-    const known = [...this.options.sources.keys()];
-    throw new ConfigurationError(
-      `${at}: no source '${name}' is configured` +
-        (known.length > 0
-          ? `; did you mean '${closest(name, known)}'?`
-          : '; add it to the sources of WebhooksModule'),
-    );
   }
 }
 
-function effect({ effect: name, options }: OnEffectMetadata, where: string, invoke: Method): Effect {
+function effect(
+  { effect: name, options }: OnEffectMetadata,
+  where: string,
+  instance: object,
+  invoke: Method,
+): Effect {
   const at = `${where} @OnEffect('${name}')`;
   checkEffectOptions(options, at);
   for (const one of [name, ...(options.was ?? [])]) {
@@ -117,15 +114,22 @@ function effect({ effect: name, options }: OnEffectMetadata, where: string, invo
       );
     }
   }
-  return {
+  const made: Effect = {
     name,
     was: options.was ?? [],
     retry: retryPolicy(options.retry, undefined),
     timeoutMs: toMs(options.timeout ?? '30s')!,
     concurrency: options.concurrency,
     classify: options.classify,
+    ordered: options.key !== undefined,
+    onDead: options.onDead ?? 'release',
+    keyRetentionMs: options.keyRetention === false ? Infinity : toMs(options.keyRetention ?? '24h')!,
+    options,
+    instance,
     invoke,
   };
+  refuseForgottenKeys(made, at);
+  return made;
 }
 
 function prototypeOf(wrapper: InstanceWrapper): object | null {

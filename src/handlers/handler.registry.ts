@@ -3,8 +3,10 @@ import { closest } from 'fastest-levenshtein';
 import type { Classifier } from '../core/classify.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
+import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
-import type { EffectContext, HandlerContext } from './context.js';
+import type { EffectOptions, HandlerOptions } from '../core/options.js';
+import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from './context.js';
 import { typeMatches } from './type-pattern.js';
 
 interface Work {
@@ -16,6 +18,8 @@ interface Work {
   readonly timeoutMs: number;
   readonly concurrency: number | undefined;
   readonly classify: Classifier | undefined;
+  readonly ordered: boolean;
+  readonly onDead: 'release' | 'block';
 }
 
 /** A handler that is registered. Its full name is `source/name`. */
@@ -23,11 +27,22 @@ export interface Handler extends Work {
   readonly source: string;
   readonly types: readonly string[];
   readonly inline: boolean;
+  readonly record: ResolvedRecord | undefined;
+  /** Events in one transaction; undefined for a method that takes one. */
+  readonly batch: number | undefined;
+  readonly options: HandlerOptions;
+  /** `this` of the functions among the options. */
+  readonly instance: object;
   invoke(event: WebhookEvent, context: HandlerContext): unknown;
+  invokeBatch(events: readonly BatchEvent[], context: BatchContext): unknown;
 }
 
 /** An effect that is registered. */
 export interface Effect extends Work {
+  readonly options: EffectOptions;
+  readonly instance: object;
+  /** How long its sink remembers a key, in milliseconds; Infinity when it never forgets. */
+  readonly keyRetentionMs: number;
   invoke(payload: unknown, context: EffectContext): unknown;
 }
 

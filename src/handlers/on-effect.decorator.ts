@@ -15,6 +15,9 @@ export const ON_EFFECT = Symbol('webhook-inbox:on-effect');
  *
  * @param effect name given to `enqueue`; letters, digits, '.', '_' and '-'
  */
-export function OnEffect(effect: string, options: EffectOptions = {}): MethodDecorator {
+export function OnEffect<TPayload = unknown>(
+  effect: string,
+  options: EffectOptions<TPayload> = {},
+): MethodDecorator {
   return append<OnEffectMetadata>(ON_EFFECT, { effect, options });
 }

@@ -18,10 +18,10 @@ export const ON_WEBHOOK = Symbol('webhook-inbox:on-webhook');
  * @param source name of a configured source
  * @param types event types: exact, `'invoice.*'` (any text in the star's place) or `'*'`
  */
-export function OnWebhook(
+export function OnWebhook<TPayload = unknown>(
   source: string,
   types: string | readonly string[],
-  options: HandlerOptions = {},
+  options: HandlerOptions<TPayload> = {},
 ): MethodDecorator {
   const metadata: OnWebhookMetadata = { source, types: typeof types === 'string' ? [types] : types, options };
   return append(ON_WEBHOOK, metadata);

@@ -4,6 +4,7 @@ import type { EntityManager } from 'typeorm';
 import type { WebhookEvent } from '../core/event.js';
 import type { Source } from '../core/resolve-source.js';
 import type { Verified } from '../inbox/delivery.verifier.js';
+import type { Verdict } from '../inbox/verdict.js';
 
 /** What is known of a request between the guard, the interceptor and the route's parameters. */
 export interface DeliveryState {
@@ -11,6 +12,8 @@ export interface DeliveryState {
   readonly verified: Verified;
   /** Set while a route with `@UseWebhook` runs. */
   run?: { readonly event: WebhookEvent; readonly manager: EntityManager };
+  /** Set by the module's own route. Here, since interceptors of the application may change what a route returns. */
+  verdict?: Verdict;
 }
 
 const states = new WeakMap<IncomingMessage, DeliveryState>();

@@ -51,7 +51,7 @@ export class IdempotencyInterceptor implements NestInterceptor {
     const route = useWebhookOf(context.getHandler());
     const dispatch =
       route === undefined
-        ? () => lastValueFrom(next.handle()) as Promise<Verdict>
+        ? () => this.verdict(state, next)
         : () => {
             const name = routeName(route, context.getClass().name, context.getHandler().name);
             return this.dispatcher.dispatchRoute(verified.delivery, name, this.code(state, next));
@@ -64,6 +64,13 @@ export class IdempotencyInterceptor implements NestInterceptor {
       );
       return ANSWERS.unavailable;
     }
+  }
+
+  private async verdict(state: DeliveryState, next: CallHandler): Promise<Verdict> {
+    await lastValueFrom(next.handle(), { defaultValue: undefined });
+    if (state.verdict === undefined)
+      throw new Error('an interceptor of the application kept the route from running');
+    return state.verdict;
   }
 
   private code(state: DeliveryState, next: CallHandler): HandlerCode {

@@ -3,14 +3,15 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import { ByteBudget } from './byte-budget.js';
-import { readRawBody } from './raw-body.js';
+import { rawBodyOf, readRawBody } from './raw-body.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
 type Next = (error?: unknown) => void;
 
 /** What this needs of Express: `use` puts the reader in front of the body parsers, which Nest installs later. */
 interface ExpressLike {
-  readonly router?: { readonly stack?: readonly { readonly name?: string }[] };
+  /** `slash`: whether the layer is for every path. */
+  readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
 }
 /** What this needs of Fastify. */
 interface FastifyLike {
@@ -42,7 +43,7 @@ export class RawBodyInstaller {
     private readonly routes: WebhookRoutes,
     private readonly budget: ByteBudget,
   ) {
-    // At once, or when a testing module gets its adapter; an application context without HTTP never has one.
+    // At once, or when a testing module gets its adapter.
     adapterHost.init$.subscribe(() => this.install());
   }
 
@@ -52,7 +53,7 @@ export class RawBodyInstaller {
     if (adapter?.getType?.() !== 'express') return;
     const stack = adapter.getInstance<ExpressLike>().router?.stack ?? [];
     const reader = stack.findIndex((layer) => layer.name === READER);
-    const parser = stack.findIndex((layer) => BODY_PARSERS.has(layer.name ?? ''));
+    const parser = stack.findIndex((layer) => layer.slash !== false && BODY_PARSERS.has(layer.name ?? ''));
     if (parser === -1 || reader === -1 || reader < parser) return;
     throw new ConfigurationError(
       `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so that the exact bytes of ` +
@@ -61,7 +62,9 @@ export class RawBodyInstaller {
   }
 
   private install(): void {
-    const { httpAdapter } = this.adapterHost;
+    const httpAdapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null;
+    // An application context (a worker, a cron) tells that its adapter is ready, too, and has none.
+    if (httpAdapter === null) return;
     if (httpAdapter.getType() === 'fastify') this.installOnFastify(httpAdapter.getInstance<FastifyLike>());
     else this.installOnExpress();
   }
@@ -79,10 +82,13 @@ export class RawBodyInstaller {
     response: ServerResponse,
     next: Next,
   ): void {
-    const source = this.routes.source(request.originalUrl ?? request.url ?? '');
+    const source = this.routes.source(request.method ?? '', request.originalUrl ?? request.url ?? '');
     if (source === undefined || request.readableEnded) return next();
     readRawBody(request, response, source, this.budget).then((read) => {
-      if (read) next();
+      if (!read) return;
+      // A refused body is not read to its end. A parser would start on the rest of it and answer in the guard's place.
+      if (!('bytes' in rawBodyOf(request)!)) hideBody(request);
+      next();
     }, next);
   }
 
@@ -94,13 +100,12 @@ export class RawBodyInstaller {
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
-      const source = this.routes.source(raw.url ?? '');
+      const source = this.routes.source(raw.method ?? '', raw.url ?? '');
       if (source === undefined) return payload;
       const { raw: response } = reply as { raw: ServerResponse };
       if (!(await readRawBody(raw, response, source, this.budget))) return new Promise(() => undefined);
       hidden.set(raw, { ...raw.headers });
-      for (const name of ['content-type', 'transfer-encoding']) delete raw.headers[name];
-      raw.headers['content-length'] = '0';
+      hideBody(raw);
       return payload;
     });
     fastify.addHook('preValidation', async ({ raw }) => {
@@ -110,3 +115,8 @@ export class RawBodyInstaller {
 }
 
 const READER = 'webhookRawBodyReader';
+
+/** Makes the request one without a body to whoever looks at its headers from here on. */
+function hideBody(request: IncomingMessage): void {
+  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
+}

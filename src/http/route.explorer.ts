@@ -1,7 +1,7 @@
 import { Inject, Injectable, RequestMethod } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { configuredSource, type ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OWN_ANSWER_INDEX, useWebhookOf, type UseWebhookMetadata } from './use-webhook.metadata.js';
@@ -45,10 +45,7 @@ export class RouteExplorer {
     metadata: UseWebhookMetadata,
   ): void {
     const at = `${controller.name}.${name} @UseWebhook('${metadata.source}')`;
-    if (!this.options.sources.has(metadata.source)) {
-      const known = [...this.options.sources.keys()].join(', ') || 'none';
-      throw new ConfigurationError(`${at}: no such source is configured; the sources are: ${known}`);
-    }
+    configuredSource(this.options, metadata.source, at);
     if (Reflect.getMetadata('method', method) === RequestMethod.GET) {
       throw new ConfigurationError(
         `${at}: expected a route for the method the provider sends, received @Get()`,

@@ -10,6 +10,7 @@ import { useWebhookOf } from './use-webhook.metadata.js';
 import { WEBHOOKS_CONTROLLER } from './webhooks.controller.js';
 
 interface WebhookRoute {
+  readonly method: RequestMethod;
   readonly matches: MatchFunction<Partial<Record<string, string | string[]>>>;
   /** Undefined for the module's own route, where the path names it. */
   readonly source: string | undefined;
@@ -31,11 +32,13 @@ export class WebhookRoutes {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
-  /** The source whose route serves this URL; undefined when it is none of ours, or the source is not configured. */
-  source(url: string): Source | undefined {
+  /** The source whose route serves this request; undefined when it is none of ours, or the source is not configured. */
+  source(method: string, url: string): Source | undefined {
     this.routes ??= this.resolve();
     const path = url.split('?', 1)[0]!;
     for (const route of this.routes) {
+      // The application may serve other methods of the same path itself, and then their bodies are its own.
+      if (route.method !== RequestMethod.ALL && RequestMethod[route.method] !== method) continue;
       const found = route.matches(path);
       if (found === false) continue;
       const name = route.source ?? found.params['source'];
@@ -51,22 +54,27 @@ export class WebhookRoutes {
       if (typeof controller !== 'function') return [];
       const prototype = controller.prototype as Record<string, object>;
       return this.scanner.getAllMethodNames(prototype).flatMap((name) => {
-        const method = prototype[name]!;
-        const source = useWebhookOf(method)?.source;
+        const code = prototype[name]!;
+        const source = useWebhookOf(code)?.source;
         if (source === undefined && !Reflect.hasMetadata(WEBHOOKS_CONTROLLER, controller)) return [];
-        return this.paths(wrapper, controller, method).map((path) => ({ source, matches: matcher(path) }));
+        const method = (Reflect.getMetadata('method', code) ?? RequestMethod.ALL) as RequestMethod;
+        return this.paths(wrapper, controller, code, method).map((path) => ({
+          method,
+          source,
+          matches: matcher(path),
+        }));
       });
     });
   }
 
-  private paths(wrapper: InstanceWrapper, controller: Type, method: object): string[] {
+  private paths(wrapper: InstanceWrapper, controller: Type, code: object, method: RequestMethod): string[] {
     const metadata = (key: string, target: object) => Reflect.getMetadata(key, target) as never;
     const host = wrapper.host?.metatype as object | undefined;
     const modulePath =
       host &&
       (metadata(`__module_path__${this.modules.applicationId}`, host) ?? metadata('__module_path__', host));
     const controllerPaths = [metadata('path', controller)].flat() as string[];
-    const methodPaths = [metadata('path', method)].flat() as string[];
+    const methodPaths = [metadata('path', code)].flat() as string[];
     const factory = new RoutePathFactory(this.config);
     return controllerPaths.flatMap((ctrlPath) =>
       methodPaths.flatMap((methodPath) =>
@@ -78,10 +86,10 @@ export class WebhookRoutes {
             globalPrefix: withLeadingSlash(this.config.getGlobalPrefix()),
             controllerVersion:
               metadata('__version__', controller) ?? this.config.getVersioning()?.defaultVersion,
-            methodVersion: metadata('__version__', method),
+            methodVersion: metadata('__version__', code),
             versioningOptions: this.config.getVersioning(),
           },
-          metadata('method', method) ?? RequestMethod.ALL,
+          method,
         ),
       ),
     );
@@ -93,5 +101,14 @@ function withLeadingSlash(prefix: string): string {
 }
 
 function matcher(path: string): WebhookRoute['matches'] {
-  return match(path, { sensitive: false, trailing: true });
+  return match(path, { sensitive: false, trailing: true, decode });
+}
+
+/** As decodeURIComponent, which throws for '%ZZ': such a path names no source, and the adapter answers it. */
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

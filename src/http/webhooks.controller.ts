@@ -13,7 +13,6 @@ import {
   type Type,
 } from '@nestjs/common';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
-import type { Verdict } from '../inbox/verdict.js';
 import { AnswerFilter } from './answer.filter.js';
 import { nodeRequest, stateOf, type AdapterRequest } from './delivery.state.js';
 import { IdempotencyInterceptor } from './idempotency.interceptor.js';
@@ -42,11 +41,11 @@ export function webhooksController({ path = 'webhooks', decorators = [] }: Contr
     /** @Res() keeps Nest from answering: the interceptor does, with bytes that nothing wraps. */
     @All(':source')
     @HttpCode(200)
-    async receive(@Req() request: AdapterRequest, @Res() _response: unknown): Promise<Verdict> {
+    async receive(@Req() request: AdapterRequest, @Res() _response: unknown): Promise<void> {
       const state = stateOf(nodeRequest(request))!;
       // A handshake never comes here: the interceptor answers it.
-      if (state.verified.kind !== 'delivery') return { kind: 'ok' };
-      return this.dispatcher.dispatch(state.verified.delivery);
+      if (state.verified.kind === 'delivery')
+        state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
     }
   }
   applyDecorators(...decorators)(WebhooksController);

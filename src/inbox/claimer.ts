@@ -7,6 +7,8 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
 import type { IncomingEvent } from './delivery.js';
@@ -15,6 +17,8 @@ import type { IncomingEvent } from './delivery.js';
 export interface Claim {
   readonly event: IncomingEvent;
   readonly rows: readonly NewHandlerRow[];
+  /** A `backfill` is made up from the provider's list: its bytes are compared with nothing. @default 'delivery' */
+  readonly origin?: NewClaim['origin'];
 }
 
 /** Claims events in transactions that call no user code. */
@@ -24,6 +28,8 @@ export class Claimer {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
+    private readonly registry: HandlerRegistry,
+    private readonly orderKeys: OrderKeys,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
   ) {}
@@ -78,19 +84,22 @@ export class Claimer {
     return revived > 0;
   }
 
-  /** The rows an event is owed: one for each handler, with the id that any repetition would give it. */
+  /** The row an event is owed for a handler, with the id that any repetition would give it. */
   row(event: IncomingEvent, name: string, lease?: NewHandlerRow['lease']): NewHandlerRow {
-    return { id: outboxId(event.id, name), name, lease };
+    const handler = this.registry.handler(name);
+    // The arrival is the database's to tell; a key that depended on it would be none.
+    const orderKey = handler && this.orderKeys.of(handler, { ...event, receivedAt: new Date() });
+    return { id: outboxId(event.id, name), name, orderKey, lease };
   }
 
-  private newClaim({ event, rows }: Claim): NewClaim {
+  private newClaim({ event, rows, origin = 'delivery' }: Claim): NewClaim {
     const source = this.options.sources.get(event.source)!;
     const { bodySha256, ...rest } = event;
     return {
       ...rest,
       rows,
-      origin: 'delivery',
-      bodySha256: source.provider.signed.id ? undefined : bodySha256,
+      origin,
+      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256,
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
   }

@@ -17,6 +17,8 @@ export interface VerifiedDelivery {
   readonly verifiedBy: string;
   /** The signed time lies outside the window: only a duplicate of a known event is accepted. */
   readonly stale: boolean;
+  /** How far the signed time lies from now in milliseconds: positive in the past. */
+  readonly skewMs?: number;
 }
 
 /** One event of a delivery, before it is known whether it is new. */

@@ -20,12 +20,12 @@ export type Verified =
 export class DeliveryVerifier {
   /**
    * @param nowMs the moment the window is judged by: that of arrival, for a request that is looked at again
-   * @throws SignatureRejection; whatever a `secrets` function throws
+   * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws
    */
   async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
     const { secrets, tenant } = await secretsOf(source, request);
     const outcome = await checkSignature(source, request, secrets, nowMs);
-    const answer = this.handshake(source, request, secrets, outcome);
+    const answer = await this.handshake(source, request, secrets, outcome);
     if (answer !== undefined) return { kind: 'handshake', answer };
     if (outcome instanceof SignatureRejection) throw outcome;
     if (!outcome.inWindow && source.staleDuplicates === 'reject') throw outsideWindow(source, outcome.skewMs);
@@ -38,19 +38,23 @@ export class DeliveryVerifier {
         tenant,
         verifiedBy: fingerprint(secrets[outcome.secret] ?? ''),
         stale: !outcome.inWindow,
+        skewMs: outcome.skewMs,
       },
     };
   }
 
-  private handshake(
+  private async handshake(
     source: Source,
     request: WebhookRequest,
     secrets: readonly string[],
     outcome: VerifiedSignature | SignatureRejection,
-  ): Answer | undefined {
+  ): Promise<Answer | undefined> {
     const { handshake } = source.provider;
     if (handshake === undefined || !handshake.methods.includes(request.method)) return undefined;
-    return handshake.answer(request, secrets, !(outcome instanceof SignatureRejection) && outcome.inWindow);
+    const verified = !(outcome instanceof SignatureRejection) && outcome.inWindow;
+    // Without a secret there is nothing to answer a challenge with; but the handshake itself may be what brings the secret.
+    const answer = secrets.length > 0 ? handshake.answer(request, secrets, verified) : undefined;
+    return answer ?? (await handshake.perform?.(request, secrets, verified));
   }
 }
 
@@ -78,13 +82,7 @@ async function secretsOf(
   if (typeof source.secrets !== 'function') return { secrets: source.secrets, tenant: '' };
   const found = await source.secrets(request);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
-  if (secrets.length === 0) {
-    throw new SignatureRejection(
-      'unusable-key',
-      `the secrets function of source '${source.name}' knows no secret for this request`,
-    );
-  }
-  checkSecrets(source.provider, secrets, `sources.${source.name}`);
+  if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);
   return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };
 }
 
@@ -94,6 +92,12 @@ async function checkSignature(
   secrets: readonly string[],
   nowMs: number,
 ): Promise<VerifiedSignature | SignatureRejection> {
+  if (secrets.length === 0) {
+    return new SignatureRejection(
+      'unusable-key',
+      `the secrets function of source '${source.name}' knows no secret for this request`,
+    );
+  }
   try {
     return await verifySignature(source.provider, request, secrets, source.toleranceMs, nowMs);
   } catch (error) {

@@ -1,6 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { isDatabaseUnavailable } from '../core/classify.js';
+import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -11,6 +12,7 @@ import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
+import { Backlog } from './backlog.js';
 import { Claimer } from './claimer.js';
 import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
@@ -23,6 +25,8 @@ import { worst, type Verdict } from './verdict.js';
 export class EventDispatcher {
   private readonly logger = new Logger('WebhookInbox');
   private draining = false;
+  /** Handlers that a delivery waits for. */
+  private readonly running = new Set<Promise<unknown>>();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -33,6 +37,7 @@ export class EventDispatcher {
     private readonly inline: InlineDispatcher,
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
+    private readonly backlog: Backlog,
     private readonly tally: Tally,
   ) {}
 
@@ -60,7 +65,7 @@ export class EventDispatcher {
   async dispatchRoute(delivery: VerifiedDelivery, name: string, code: HandlerCode): Promise<Verdict> {
     if (this.draining) return { kind: 'unavailable', why: 'shutting down' };
     const { source } = delivery;
-    const retry = { baseMs: 0, capMs: 0, maxAttempts: source.maxAttempts };
+    const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
     return this.decide(delivery, (event) => {
       const handlers = this.registry.match(source.name, event.type);
@@ -79,6 +84,11 @@ export class EventDispatcher {
     return this.draining;
   }
 
+  /** Waits for the handlers that deliveries wait for; the acknowledgement time of their source bounds them. */
+  async finish(): Promise<void> {
+    await Promise.allSettled(this.running);
+  }
+
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
   private async decide(
     delivery: VerifiedDelivery,
@@ -95,21 +105,23 @@ export class EventDispatcher {
   ): Promise<Verdict> {
     const events = incomingEvents(delivery);
     try {
-      if (delivery.stale) return await this.onlyKnown(delivery, events);
+      if (delivery.stale) {
+        const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
+        if (late !== undefined) return late;
+      }
+      if ((await this.inTime(this.backlog.isFull(), this.options.claimTimeoutMs)) !== false) {
+        return { kind: 'unavailable', why: `at least ${String(this.options.maxPending)} rows are pending` };
+      }
       const verdicts: Verdict[] = [];
       const together: IncomingEvent[] = [];
       for (const event of events) {
-        const verdict = await this.inTime(
-          each(event),
-          delivery.source.ackTimeoutMs + this.options.claimTimeoutMs,
-        );
+        const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
+        const verdict = await this.alone(delivery, () => this.inTime(this.tracked(each(event)), ms));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(
-          await this.inTime(this.claimAll(delivery.source, together), this.options.claimTimeoutMs),
-        );
+        verdicts.push(await this.inTime(this.claimAll(delivery, together), this.options.claimTimeoutMs));
       return events.length === 0 ? { kind: 'ok' } : worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
@@ -117,16 +129,33 @@ export class EventDispatcher {
     }
   }
 
+  private tracked<T>(work: Promise<T>): Promise<T> {
+    const ended = work.finally(() => this.running.delete(ended));
+    this.running.add(ended);
+    return ended;
+  }
+
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */
-  private async claimAll(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
+  private async claimAll(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
+    const { source } = delivery;
     try {
       return await this.claimTogether(source, events);
     } catch (error) {
-      if (events.length === 1 || isDatabaseUnavailable(error)) throw error;
-      // One event of a batch that PostgreSQL refuses must not keep the others out.
+      if (events.length === 1 || !isOneEventsFault(error)) throw error;
       const verdicts: Verdict[] = [];
-      for (const event of events) verdicts.push(await this.claimTogether(source, [event]));
+      for (const event of events)
+        verdicts.push(await this.alone(delivery, () => this.claimTogether(source, [event])));
       return worst(verdicts);
+    }
+  }
+
+  /** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
+  private async alone<T>(delivery: VerifiedDelivery, work: () => Promise<T>): Promise<T | Verdict> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isOneEventsFault(error)) throw error;
+      return this.unavailable(delivery, error);
     }
   }
 
@@ -152,14 +181,16 @@ export class EventDispatcher {
     return { kind: results.some((result) => result.won) ? 'ok' : 'duplicate' };
   }
 
-  /** A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was. */
-  private async onlyKnown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
+  /**
+   * A signature outside the window may still be that of a retry with its first timestamp: if the event is known, it was, and is
+   * met as any other redelivery is.
+   * @throws SignatureRejection
+   */
+  private async refuseUnknown(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<void> {
     for (const event of events) {
       if ((await this.claims.find(this.dataSource.manager, event)) === undefined)
-        throw outsideWindow(delivery.source, undefined);
-      this.tally.duplicate(event);
+        throw outsideWindow(delivery.source, delivery.skewMs);
     }
-    return { kind: 'duplicate' };
   }
 
   /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
@@ -168,7 +199,7 @@ export class EventDispatcher {
     const late = new Promise<Verdict>((resolve) => {
       timer = setTimeout(
         () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
-        ms,
+        Math.min(ms, MAX_TIMER_MS),
       );
     });
     try {
@@ -187,6 +218,12 @@ export class EventDispatcher {
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
     this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
   }
+}
+
+/** Whether a failure says nothing about other events: a lock that was waited for in vain, a deadlock, a row that was refused. */
+function isOneEventsFault(error: unknown): boolean {
+  const sqlState = sqlStateOf(error);
+  return sqlState === '55P03' || sqlState?.startsWith('40') === true || !isDatabaseUnavailable(error);
 }
 
 function asInlineWork(handler: Handler): InlineWork {

@@ -47,7 +47,8 @@ export class Inbox {
       );
     }
     const { method = 'POST', url = `/webhooks/${sourceName}`, headers, rawBody } = received;
-    if (!methodsOf(source).includes(method)) return ANSWERS.wrongMethod;
+    const methods = methodsOf(source);
+    if (!methods.includes(method)) return { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } };
     const request = {
       method,
       url,
@@ -65,11 +66,9 @@ export class Inbox {
     try {
       return await this.verifier.verify(source, request);
     } catch (error) {
-      if (error instanceof SignatureRejection) {
-        this.rejections.add(source.name, error.reason, error.message, request);
-        return ANSWERS.unauthorized;
-      }
-      this.logger.error(logLine(`secrets could not be had: ${errorText(error)}`, { source: source.name }));
+      if (error instanceof SignatureRejection) return this.refused(source, error, request);
+      const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
+      this.logger.error(logLine(text, { source: source.name }));
       return ANSWERS.unavailable;
     }
   }
@@ -83,11 +82,15 @@ export class Inbox {
         this.rejections.add(source.name, 'unusable-event-id', error.message);
         return ANSWERS.invalid;
       }
-      if (error instanceof SignatureRejection) {
-        this.rejections.add(source.name, error.reason, error.message);
-        return ANSWERS.unauthorized;
-      }
+      if (error instanceof SignatureRejection) return this.refused(source, error);
       throw error;
     }
+  }
+
+  private refused(source: Source, { reason, message }: SignatureRejection, request?: WebhookRequest): Answer {
+    this.rejections.add(source.name, reason, message, request);
+    // The only reason that another try can cure: a 401 would end the retries of a genuine event.
+    if (reason === 'key-unavailable') return ANSWERS.unavailable;
+    return source.provider.refusal ?? ANSWERS.unauthorized;
   }
 }

@@ -2,10 +2,11 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { errorText, logLine } from '../core/log.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
-import { FailureSettler } from '../outbox/failure.settler.js';
+import { FailureSettler, type RunOutcome } from '../outbox/failure.settler.js';
 import { HandlerRunner, type HandlerCode } from '../outbox/handler.runner.js';
 import { rowFacts } from '../outbox/row-facts.js';
 import { WakeUp } from '../outbox/wake-up.js';
@@ -51,6 +52,7 @@ export class InlineDispatcher {
     private readonly runner: HandlerRunner,
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
   ) {}
 
   async dispatch(
@@ -106,14 +108,15 @@ export class InlineDispatcher {
     { source, works }: Inline,
     row: LeasedRow,
     signal: AbortSignal,
-  ): Promise<'done' | 'retry' | 'dead' | 'lost'> {
+  ): Promise<RunOutcome> {
     const work = works.get(row.name)!;
     await transaction.query('SAVEPOINT webhook_inline');
     try {
-      await this.runner.within(transaction, row, work.code, signal);
+      const { outcome } = await this.runner.within(transaction, row, work.code, signal);
       await transaction.query('RELEASE SAVEPOINT webhook_inline');
-      this.logger.log(logLine('handled inline', rowFacts(row)));
-      return 'done';
+      this.logger.log(logLine(`${outcome} inline`, rowFacts(row)));
+      if (outcome === 'done') this.tally.add(source.name, 'handled');
+      return outcome;
     } catch (error) {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.
       if (signal.aborted) throw error;

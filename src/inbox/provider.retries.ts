@@ -100,7 +100,7 @@ export class ProviderRetries {
     const timeoutMs = Math.min(handler.timeoutMs, source.ackTimeoutMs);
     const deadline = new Deadline(row.name, timeoutMs);
     try {
-      return await this.runner.run(row, deadline, timeoutMs, source);
+      return await this.runner.run(row, deadline.signal, timeoutMs, source);
     } finally {
       deadline.end();
     }
@@ -127,6 +127,10 @@ function leasedRow(event: IncomingEvent, row: NewHandlerRow, owner: string, rece
     attempt: 1,
     tries: 1,
     lost: 0,
+    wasLost: false,
+    generation: 0,
+    begun: false,
+    ageMs: 0,
     kind: 'handler',
     name: row.name,
     key: '',

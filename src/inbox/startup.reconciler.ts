@@ -2,15 +2,16 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
-import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeUp } from '../outbox/wake-up.js';
-import { ClaimStore, type RecentClaim } from '../storage/claim.store.js';
+import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
+import { isOwed, OwedRows } from './owed.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
+import { RecordReconciler, type RecordReport } from './record.reconciler.js';
 
 export interface ReconcileReport {
   /** False when another instance was at it. */
@@ -20,6 +21,8 @@ export interface ReconcileReport {
   readonly added: number;
   /** Claims with fewer rows than they are owed: cannot occur, and is alerted. */
   readonly missing: number;
+  /** Where handlers declare a `businessRecord`. */
+  readonly records: RecordReport;
 }
 
 const JOB = 'reconcile';
@@ -41,8 +44,10 @@ export class StartupReconciler {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
+    private readonly owedRows: OwedRows,
     private readonly outbox: OutboxStore,
     private readonly leases: LeaseStore,
+    private readonly records: RecordReconciler,
     private readonly registry: HandlerRegistry,
     private readonly relay: OutboxRelay,
     private readonly wakeUp: WakeUp,
@@ -52,17 +57,19 @@ export class StartupReconciler {
   /** One pass, by one instance at a time. */
   async reconcile(): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
-    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) {
-      return { ran: false, events: 0, added: 0, missing: 0 };
-    }
+    const mine = () => this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
+    const nothing = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
+    if (!(await mine())) return { ran: false, events: 0, added: 0, missing: 0, records: nothing };
     try {
-      const report = await this.rematch();
+      const rematched = await this.rematch(mine);
       await this.tellUnknownNames();
-      if (report.added > 0) this.wakeUp.wake();
+      const records = await this.records.reconcile(mine);
+      if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
+      const { checked, missing: missingRecords, reprocessed, unchecked } = records;
       this.logger.log(
-        logLine('reconciled', { events: report.events, added: report.added, missing: report.missing }),
+        logLine('reconciled', { ...rematched, checked, missingRecords, reprocessed, unchecked }),
       );
-      return report;
+      return { ran: true, ...rematched, records };
     } finally {
       await this.leases.giveBack(manager, JOB, this.relay.owner);
     }
@@ -77,33 +84,31 @@ export class StartupReconciler {
     }
   }
 
-  private async rematch(): Promise<ReconcileReport> {
-    const { manager } = this.dataSource;
-    const sources = [...this.options.sources.keys()];
-    let report: ReconcileReport = { ran: true, events: 0, added: 0, missing: 0 };
-    let cursor: string | undefined;
-    for (;;) {
-      const claims = await this.claims.recent(manager, sources, REMATCH_MS, BATCH, cursor);
-      for (const claim of claims) {
-        report = {
-          ...report,
-          events: report.events + 1,
-          added: report.added + (await this.addMissing(claim)),
-          missing: report.missing + (this.isShort(claim) ? 1 : 0),
-        };
-      }
-      if (claims.length < BATCH) return report;
-      cursor = claims.at(-1)!.id;
-      await this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
+  private async rematch(mine: () => Promise<boolean>) {
+    const report = { events: 0, added: 0, missing: 0 };
+    for (const source of this.options.sources.keys()) {
+      let cursor: ClaimCursor | undefined;
+      do {
+        const claims = await this.claims.recent(this.dataSource.manager, source, REMATCH_MS, BATCH, cursor);
+        for (const claim of claims) {
+          report.events += 1;
+          report.added += await this.addMissing(claim);
+          if (this.isShort(claim)) report.missing += 1;
+        }
+        cursor = claims.length < BATCH ? undefined : claims.at(-1);
+        if (cursor !== undefined && !(await mine())) return report;
+      } while (cursor !== undefined);
     }
+    return report;
   }
 
   private async addMissing(claim: RecentClaim): Promise<number> {
     let added = 0;
     for (const handler of this.registry.match(claim.source, claim.event_type)) {
-      if ([handler.name, ...handler.was].some((name) => claim.names.includes(name))) continue;
-      const row = { id: outboxId(claim.id, handler.name), name: handler.name };
-      if (await this.claims.addRow(this.dataSource.manager, claim.id, row)) added += 1;
+      if (isOwed(handler, claim.names)) continue;
+      const { id, source, tenant, event_id: eventId } = claim;
+      const event = { id, source, tenant, eventId };
+      if (await this.owedRows.add(this.dataSource.manager, event, handler)) added += 1;
     }
     return added;
   }

@@ -16,6 +16,7 @@ import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HostTimers } from '../outbox/host-timers.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { WakeListener } from '../outbox/wake.listener.js';
 import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
@@ -60,6 +61,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly explainer: RejectionExplainer,
     private readonly watch: Watch,
     private readonly relay: OutboxRelay,
+    private readonly listener: WakeListener,
     private readonly timers: HostTimers,
     alerts: Alerts,
   ) {
@@ -160,7 +162,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       pid: process.pid,
       node: process.version,
       relays: this.options.relay !== false,
-      listens: false,
+      listens: this.listener.listening,
       running: this.relay.running,
     };
   }

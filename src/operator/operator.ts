@@ -1,167 +1,163 @@
-import { Inject, Injectable, Optional } from '@nestjs/common';
-import { DataSource, type EntityManager } from 'typeorm';
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
 import { InputRefused } from '../core/errors.js';
 import type { EventKey } from '../core/event.js';
+import { errorText, logLine } from '../core/log.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { WakeUp } from '../outbox/wake-up.js';
 import { AuditStore, type AuditEntry } from '../storage/audit.store.js';
 import { DeadStore, type DeadGroup } from '../storage/dead.store.js';
-import {
-  ERASURE,
-  PARKED,
-  PAUSES,
-  REPLAYS,
-  type ErasurePort,
-  type ParkedPort,
-  type PauseKind,
-  type PausePort,
-  type ReplayPort,
-  type Selection,
-} from './ports.js';
+import type { ParkedDecision } from '../storage/decision.store.js';
+import type { Pause, PauseKind } from '../storage/pause.store.js';
+import { Erasure, type ErasureReport } from './erasure.js';
+import { Parked } from './parked.js';
+import { Pauses } from './pauses.js';
+import type { ReplayPlan } from './replay.planner.js';
+import { Replays, type ReplayReport } from './replays.js';
+import { Revivals, type Decider } from './revivals.js';
 import { SecondLook, type SecondLookReport } from './second.look.js';
-
-/** Who does it, and why: both stand in the audit. */
-export interface Deed {
-  readonly by: string;
-  readonly reason: string;
-}
 
 /** Most rows or events that one call may act on; a person's larger selection goes in several calls. */
 export const MAX_AT_ONCE = 500;
 
-/** Everything a person can do. Each deed leaves an audit row, in its own transaction where the deed is one of the database. */
+/**
+ * Everything a person can do, with an audit: a row is written before the deed, so that nothing is done which is not noted, and its
+ * outcome is added after it.
+ */
 @Injectable()
 export class Operator {
+  private readonly logger = new Logger('WebhookInbox');
+
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly audit: AuditStore,
     private readonly dead: DeadStore,
     private readonly secondLook: SecondLook,
-    private readonly wakeUp: WakeUp,
-    @Optional() @Inject(REPLAYS) private readonly replays?: ReplayPort,
-    @Optional() @Inject(PARKED) private readonly parked?: ParkedPort,
-    @Optional() @Inject(ERASURE) private readonly erasure?: ErasurePort,
-    @Optional() @Inject(PAUSES) private readonly pauses?: PausePort,
+    private readonly replays: Replays,
+    private readonly revivals: Revivals,
+    private readonly parked: Parked,
+    private readonly erasure: Erasure,
+    private readonly pauses: Pauses,
   ) {}
 
-  /** Names of the actions that this application offers. */
-  actions(): string[] {
-    return [
-      'revive',
-      'issue',
-      'verify-again',
-      'reveal',
-      ...(this.replays ? ['replay', 'forward'] : []),
-      ...(this.parked ? ['decide'] : []),
-      ...(this.erasure ? ['erase'] : []),
-      ...(this.pauses ? ['pause'] : []),
-    ];
-  }
-
   /** Gives dead rows new attempts. Returns the ids of those that were dead. */
-  async revive(outboxIds: readonly string[], deed: Deed): Promise<string[]> {
+  async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     capped(outboxIds.length);
-    const revived = await this.audited(
-      async (manager) => this.dead.revive(manager, outboxIds),
-      (ids) => ({ action: 'revive', target: `${ids.length} of ${outboxIds.length} rows`, detail: { ids } }),
-      deed,
-    );
-    if (revived.length > 0) this.wakeUp.wake();
-    return revived;
-  }
-
-  /** A person's word on a group of dead rows. `open` takes it back. */
-  async setIssue(fingerprint: string, state: DeadGroup['state'], deed: Deed): Promise<void> {
-    await this.audited(
-      async (manager) => this.dead.setState(manager, fingerprint, state, deed.by, deed.reason),
-      () => ({ action: `issue ${state}`, target: fingerprint }),
-      deed,
-    );
-  }
-
-  /** Verifies a batch of a source's kept rejections again; see `SecondLook`. */
-  async verifyAgain(source: string, after: string | undefined, deed: Deed): Promise<SecondLookReport> {
-    const report = await this.secondLook.run(source, after);
-    await this.note({ action: 'verify again', target: source, detail: { ...report } }, deed);
-    return report;
-  }
-
-  /** Notes that a person was shown stored content. Before it is shown: what cannot be noted is not shown. */
-  async revealed(what: string, how: 'shown' | 'downloaded', deed: Deed): Promise<void> {
-    await this.note({ action: `content ${how}`, target: what }, deed);
-  }
-
-  /** What a replay would run, and what stays done. Changes nothing. */
-  async previewReplay(selection: Selection): Promise<unknown> {
-    cappedSelection(selection);
-    return offered(this.replays, 'replay').preview(selection);
-  }
-
-  /** @param refire names of effects that are to happen once more although they are done */
-  async replay(selection: Selection, refire: string[], deed: Deed): Promise<unknown> {
-    cappedSelection(selection);
-    const result = await offered(this.replays, 'replay').run(selection, { refire, ...deed });
-    await this.note({ action: 'replay', target: targetOf(selection), detail: { refire, result } }, deed);
-    return result;
-  }
-
-  /** Sends stored events on to another URL. */
-  async forward(selection: Selection, url: string, deed: Deed): Promise<unknown> {
-    cappedSelection(selection);
-    const result = await offered(this.replays, 'forward').forward(selection, url);
-    await this.note({ action: 'forward', target: targetOf(selection), detail: { url } }, deed);
-    return result;
-  }
-
-  /** Decides about an effect in doubt. */
-  async decide(outboxId: string, decision: 'retry' | 'done' | 'dead', deed: Deed): Promise<unknown> {
-    const result = await offered(this.parked, 'decide').decide(outboxId, decision, deed);
-    await this.note({ action: `parked ${decision}`, target: outboxId }, deed);
-    return result;
-  }
-
-  /** Removes an event's content; the tombstone stays, so that a redelivery is a duplicate. */
-  async erase(event: EventKey, deed: Deed): Promise<unknown> {
-    const result = await offered(this.erasure, 'erase').erase(event, deed);
-    await this.note({ action: 'erase', target: targetOf({ events: [event] }) }, deed);
-    return result;
-  }
-
-  async pause(kind: PauseKind, name: string, deed: Deed): Promise<void> {
-    await offered(this.pauses, 'pause').pause(kind, name, deed);
-    await this.note({ action: 'pause', target: `${kind} ${name}` }, deed);
-  }
-
-  async resume(kind: PauseKind, name: string, deed: Deed): Promise<void> {
-    await offered(this.pauses, 'pause').resume(kind, name, deed);
-    await this.note({ action: 'resume', target: `${kind} ${name}` }, deed);
-  }
-
-  /** What is paused; empty where nothing can be. */
-  async paused(): Promise<readonly { readonly kind: PauseKind; readonly name: string }[]> {
-    return (await this.pauses?.list()) ?? [];
-  }
-
-  private async audited<T>(
-    act: (manager: EntityManager) => Promise<T>,
-    describe: (result: T) => Omit<AuditEntry, 'actor' | 'reason'>,
-    deed: Deed,
-  ): Promise<T> {
-    return this.dataSource.transaction('READ COMMITTED', async (manager) => {
-      const result = await act(manager);
-      await this.audit.write(manager, { ...describe(result), actor: deed.by, reason: deed.reason });
-      return result;
+    const [first] = outboxIds;
+    const target = outboxIds.length === 1 ? first! : `${outboxIds.length} rows, ${first} first`;
+    return this.audited({ action: 'revive', target, detail: { ids: outboxIds } }, decider, async () => {
+      const revived = await this.revivals.revive(outboxIds, decider);
+      return [revived, { revived: revived.length }];
     });
   }
 
-  private async note(entry: Omit<AuditEntry, 'actor' | 'reason'>, deed: Deed): Promise<void> {
-    await this.audit.write(this.dataSource.manager, { ...entry, actor: deed.by, reason: deed.reason });
+  /** A person's word on a group of dead rows that died of one error. `open` takes it back. */
+  async setIssue(fingerprint: string, state: DeadGroup['state'], decider: Decider): Promise<void> {
+    await this.audited({ action: `issue ${state}`, target: fingerprint }, decider, async () => {
+      const { by, reason } = decider;
+      await this.dead.setState(this.dataSource.manager, fingerprint, state, by, reason);
+      return [undefined, {}];
+    });
   }
-}
 
-function offered<T>(port: T | undefined, action: string): T {
-  if (port === undefined) throw new InputRefused(`this application does not offer '${action}'`);
-  return port;
+  /** Verifies a batch of a source's kept rejections again; see `SecondLook`. */
+  async verifyAgain(source: string, after: string | undefined, decider: Decider): Promise<SecondLookReport> {
+    return this.audited({ action: 'verify again', target: source }, decider, async () => {
+      const report = await this.secondLook.run(source, after);
+      return [report, { ...report }];
+    });
+  }
+
+  /** Notes that a person is shown stored content. Before it is shown: what cannot be noted is not shown. */
+  async revealed(what: string, how: 'shown' | 'downloaded', decider: Decider): Promise<void> {
+    await this.audited({ action: `content ${how}`, target: what }, decider, async () => [undefined, {}]);
+  }
+
+  /** What a replay would run, and what stays done. Changes nothing. */
+  async previewReplay(events: readonly EventKey[], refire: readonly string[] = []): Promise<ReplayPlan[]> {
+    capped(events.length);
+    return this.replays.preview({ events }, refire);
+  }
+
+  /** @param refire names of effects that are to happen once more although they are done */
+  async replay(
+    events: readonly EventKey[],
+    refire: readonly string[],
+    decider: Decider,
+  ): Promise<ReplayReport> {
+    capped(events.length);
+    const entry = { action: 'replay', target: targetOf(events), detail: { refire } };
+    return this.audited(entry, decider, async () => {
+      const report = await this.replays.run({ events }, { ...decider, refire });
+      const { id, replayed, skipped, refused } = report;
+      return [report, { id, replayed, skipped, refused: refused.length }];
+    });
+  }
+
+  /**
+   * Decides about an effect in doubt.
+   * @returns false when it is not parked
+   */
+  async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
+    return this.audited({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
+      const decided = await this.parked.decide(outboxId, decision, decider);
+      return [decided, { decided }];
+    });
+  }
+
+  /** Removes an event's content; the tombstone stays, so that a redelivery is a duplicate. */
+  async erase(event: EventKey, decider: Decider): Promise<ErasureReport> {
+    return this.audited({ action: 'erase', target: targetOf([event]) }, decider, async () => {
+      const report = await this.erasure.erase(event, decider);
+      const { outcome, cancelled, possiblySent, sent } = report;
+      const counts = { cancelled: cancelled.length, possiblySent: possiblySent.length, sent: sent.length };
+      return [report, { outcome, ...counts }];
+    });
+  }
+
+  /** @returns false when it was paused already */
+  async pause(kind: PauseKind, name: string, decider: Decider): Promise<boolean> {
+    return this.audited({ action: 'pause', target: `${kind} ${name}` }, decider, async () => {
+      const changed = await this.pauses.pause(kind, name, decider);
+      return [changed, { changed }];
+    });
+  }
+
+  /** @returns false when it was not paused */
+  async resume(kind: PauseKind, name: string, decider: Decider): Promise<boolean> {
+    return this.audited({ action: 'resume', target: `${kind} ${name}` }, decider, async () => {
+      const changed = await this.pauses.resume(kind, name, decider);
+      return [changed, { changed }];
+    });
+  }
+
+  async paused(): Promise<readonly Pause[]> {
+    return this.pauses.list();
+  }
+
+  private async audited<T>(
+    entry: Omit<AuditEntry, 'actor' | 'reason'>,
+    { by, reason }: Decider,
+    act: () => Promise<[T, Readonly<Record<string, unknown>>]>,
+  ): Promise<T> {
+    const id = await this.audit.begin(this.dataSource.manager, { ...entry, actor: by, reason });
+    try {
+      const [result, outcome] = await act();
+      await this.ended(id, outcome);
+      return result;
+    } catch (error) {
+      await this.ended(id, { failed: errorText(error) });
+      throw error;
+    }
+  }
+
+  /** The deed is done, or is not: that its outcome could not be added must not say otherwise. */
+  private async ended(id: string, outcome: Readonly<Record<string, unknown>>): Promise<void> {
+    try {
+      await this.audit.end(this.dataSource.manager, id, outcome);
+    } catch (error) {
+      this.logger.warn(logLine(`audit row without its outcome: ${errorText(error)}`, { audit: id }));
+    }
+  }
 }
 
 function capped(count: number): void {
@@ -169,14 +165,9 @@ function capped(count: number): void {
     throw new InputRefused(`expected 1 to ${MAX_AT_ONCE} at once, received ${count}`);
 }
 
-function cappedSelection(selection: Selection): void {
-  capped('events' in selection ? selection.events.length : selection.limit);
-}
-
-function targetOf(selection: Selection): string {
-  if (!('events' in selection)) return JSON.stringify(selection);
-  const [first] = selection.events;
+function targetOf(events: readonly EventKey[]): string {
+  const [first] = events;
   const name =
     first === undefined ? '' : `${first.source} ${first.tenant} ${first.eventId}`.replace('  ', ' ');
-  return selection.events.length === 1 ? name : `${selection.events.length} events, ${name} first`;
+  return events.length === 1 ? name : `${events.length} events, ${name} first`;
 }

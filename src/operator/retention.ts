@@ -1,18 +1,37 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { inTransaction } from '../storage/connection.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RetentionStore } from '../storage/retention.store.js';
 
-const BATCH = 1_000;
+export interface RetentionReport {
+  /** False when another instance was at it. */
+  readonly ran: boolean;
+  /** Claims deleted, with their rows. */
+  readonly claims: number;
+  /** Claims whose body and headers were emptied. */
+  readonly bodies: number;
+  /** Effects whose payload and result were emptied. */
+  readonly effects: number;
+  /** Effects that belong to no event, deleted. */
+  readonly looseEffects: number;
+  readonly conflicts: number;
+}
+
+type Batch = (manager: EntityManager) => Promise<{ readonly count: number; readonly more: boolean }>;
+
+const BATCH = 500;
 const JOB = 'retention';
 const JOB_MS = 60_000;
-const EFFECTS_AGE_MS = 30 * 86_400_000;
+const LOOSE_EFFECTS_MS = 30 * 86_400_000;
 
-/** Deletes claims that are older than their source's window. An event that comes again after that is a new one. */
+/** Deletes and empties what is older than its source's windows. An event that comes after its claim has gone is a new one. */
 @Injectable()
 export class Retention {
   private readonly logger = new Logger('WebhookInbox');
@@ -25,22 +44,28 @@ export class Retention {
     private readonly relay: OutboxRelay,
   ) {}
 
-  /** Prunes everything that is due, in batches, unless another instance is at it. Returns how many claims were deleted. */
-  async prune(): Promise<number> {
-    const { manager } = this.dataSource;
-    const mine = () => this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
-    if (!(await mine())) return 0;
-    let pruned = 0;
+  /** Everything that is due, in batches, unless another instance is at it. */
+  async prune(): Promise<RetentionReport> {
+    const report = { ran: false, claims: 0, bodies: 0, effects: 0, looseEffects: 0, conflicts: 0 };
+    if (!(await this.mine())) return report;
+    report.ran = true;
     try {
-      for (const { name, retentionMs } of this.options.sources.values()) {
-        pruned += await this.batches(mine, () => this.store.pruneClaims(manager, name, retentionMs, BATCH));
+      for (const source of this.options.sources.values()) {
+        report.claims += await this.batches(this.claims(source));
+        if (source.bodiesMs < source.retentionMs) report.bodies += await this.batches(this.bodies(source));
+        if (source.effectsMs < source.retentionMs) report.effects += await this.batches(this.effects(source));
       }
-      await this.batches(mine, () => this.store.pruneEffects(manager, EFFECTS_AGE_MS, BATCH));
+      const ageMs = this.options.retention === false ? LOOSE_EFFECTS_MS : this.options.retention.effectsMs;
+      report.looseEffects = await this.batches(full((m) => this.store.deleteEffects(m, ageMs, BATCH)));
+      report.conflicts = await this.batches(
+        full((m) => this.store.deleteConflicts(m, LOOSE_EFFECTS_MS, BATCH)),
+      );
     } finally {
-      await this.leases.giveBack(manager, JOB, this.relay.owner);
+      await this.leases.giveBack(this.dataSource.manager, JOB, this.relay.owner);
     }
-    this.logger.log(logLine('retention pruned old claims', { claims: pruned }));
-    return pruned;
+    const { ran: _ran, ...counts } = report;
+    this.logger.log(logLine('retention ended', counts));
+    return report;
   }
 
   /** For a cron: never throws. */
@@ -52,12 +77,55 @@ export class Retention {
     }
   }
 
-  private async batches(mine: () => Promise<boolean>, prune: () => Promise<number>): Promise<number> {
+  // What stays (a row of it is locked) is met again first: a batch of nothing else ends the round, and the next night goes on.
+  private claims({ name, retentionMs }: Source): Batch {
+    return async (manager) => {
+      const { count, looked } = await this.store.deleteClaims(manager, name, retentionMs, BATCH);
+      return { count, more: looked === BATCH && count > 0 };
+    };
+  }
+
+  private bodies({ name, bodiesMs }: Source): Batch {
+    return full((manager) => this.store.emptyBodies(manager, name, bodiesMs, BATCH));
+  }
+
+  private effects({ name, effectsMs }: Source): Batch {
+    let cursor: string | undefined;
+    return async (manager) => {
+      const page = await this.store.emptyEffects(manager, name, effectsMs, BATCH, cursor);
+      cursor = page.last ?? undefined;
+      return { count: page.count, more: page.looked === BATCH };
+    };
+  }
+
+  private async batches(batch: Batch): Promise<number> {
     let total = 0;
     for (;;) {
-      const pruned = await prune();
-      total += pruned;
-      if (pruned < BATCH || !(await mine())) return total;
+      const startedAt = performance.now();
+      const { count, more } = await inTransaction(
+        this.dataSource.manager,
+        this.options.claimTimeoutMs,
+        async (manager) => {
+          await this.store.useIndexes(manager);
+          return batch(manager);
+        },
+      );
+      total += count;
+      if (!more || !(await this.mine())) return total;
+      // Half of the time is left to the receivers.
+      await pause(performance.now() - startedAt);
     }
   }
+
+  private mine(): Promise<boolean> {
+    return this.leases.take(this.dataSource.manager, JOB, this.relay.owner, JOB_MS);
+  }
+}
+
+/** A batch that found less than it might have was the last. */
+function full(work: (manager: EntityManager) => Promise<number>): Batch {
+  return async (manager) => {
+    const count = await work(manager);
+    return { count, more: count === BATCH };
+  };
 }

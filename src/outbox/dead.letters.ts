@@ -12,6 +12,7 @@ export class DeadLetters {
   private readonly logger = new Logger('WebhookInbox');
   private told = false;
   private checking: Promise<void> | undefined;
+  private again = false;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -20,10 +21,19 @@ export class DeadLetters {
     private readonly alerts: Alerts,
   ) {}
 
-  /** One count at a time, to the threshold at most; callers in the meantime share it. */
+  /** One count at a time, to the threshold at most. A call during one asks for another: the row it is about may have come too late. */
   async check(): Promise<void> {
-    this.checking ??= this.count().finally(() => (this.checking = undefined));
+    this.again = true;
+    this.checking ??= this.countUntilCurrent();
     return this.checking;
+  }
+
+  private async countUntilCurrent(): Promise<void> {
+    while (this.again) {
+      this.again = false;
+      await this.count();
+    }
+    this.checking = undefined;
   }
 
   private async count(): Promise<void> {

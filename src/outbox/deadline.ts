@@ -4,9 +4,11 @@ import { TimedOut } from '../storage/user.transaction.js';
 /** An AbortSignal that fires when the time is up, or when `abort` is called; `end` when the work has ended. */
 export class Deadline {
   private readonly controller = new AbortController();
-  private readonly timer: NodeJS.Timeout;
+  private readonly timer: NodeJS.Timeout | undefined;
 
-  constructor(what: string, timeoutMs: number) {
+  /** @param timeoutMs undefined for one that only `abort` fires */
+  constructor(what: string, timeoutMs: number | undefined) {
+    if (timeoutMs === undefined) return;
     this.timer = setTimeout(
       () => this.abort(new TimedOut(what, timeoutMs)),
       Math.min(timeoutMs, MAX_TIMER_MS),

@@ -1,22 +1,31 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { parseJson } from '../core/body.js';
-import { logLine } from '../core/log.js';
+import { isKnownNotDone } from '../core/classify.js';
+import { errorText, logLine } from '../core/log.js';
+import { UnreadableBody } from '../core/payload.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { CompletionContext, EffectContext } from '../handlers/context.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
+import { inTransaction } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
-import type { UserTransaction } from '../storage/user.transaction.js';
-import type { Deadline } from './deadline.js';
-import { FailureSettler, type RunOutcome } from './failure.settler.js';
+import { TurnStore } from '../storage/turn.store.js';
+import { EffectDoubts } from './effect.doubts.js';
+import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { effectResult } from './result.js';
 import { rowFacts } from './row-facts.js';
-import { RunEnqueue } from './run.enqueue.js';
+import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
 type Completion = (context: CompletionContext) => unknown;
+
+/** How an effect's method ended. */
+interface Called {
+  readonly result: unknown;
+  readonly completion?: Completion;
+}
 
 /** Runs a leased effect: the user's method outside any transaction, then the fenced settle. */
 @Injectable()
@@ -26,91 +35,155 @@ export class EffectRunner {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
+    private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,
     private readonly handlers: HandlerRunner,
+    private readonly doubts: EffectDoubts,
+    private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
   ) {}
 
   /** @throws only when the end could not be recorded: the database is unusable and the lease will end by itself */
-  async run(row: LeasedRow, deadline: Deadline): Promise<RunOutcome> {
-    const effect = this.registry.effect(row.name)!;
-    let completion: Completion | undefined;
-    let result: unknown;
+  async run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
+    let call: Promise<Called> | undefined;
     try {
-      const context: EffectContext = {
-        key: row.id,
-        signal: deadline.signal,
-        attempt: row.attempt,
-        previous:
-          row.previousResult === undefined
-            ? undefined
-            : { result: JSON.parse(row.previousResult) as unknown },
-        complete: async (work) => {
-          completion = work;
-        },
-      };
-      const payload = parseJson(row.payload ?? Buffer.from('null'));
-      const call = Promise.resolve(effect.invoke(payload, context));
-      result = await orAborted(call, deadline.signal);
-    } catch (error) {
-      return await this.failures.settle(this.dataSource.manager, row, error, this.policy(row.name));
+      return await this.attempt(row, signal, (started) => {
+        call = started;
+      });
+    } finally {
+      // A call that outlives its attempt may still tell how it ended: after the attempt's own end, which would undo it.
+      call?.then(
+        (late) => signal.aborted && void this.recordLate(row, late),
+        () => undefined,
+      );
     }
-    return await this.settle(row, effectResult(result), result, completion, effect.timeoutMs);
   }
 
-  private async settle(
+  private async attempt(
     row: LeasedRow,
-    json: string | undefined,
-    result: unknown,
-    completion: Completion | undefined,
-    timeoutMs: number,
+    signal: AbortSignal,
+    onCall: (call: Promise<Called>) => void,
   ): Promise<RunOutcome> {
-    if (completion === undefined) {
-      const settled = await this.store.settle(this.dataSource.manager, row, json);
-      if (!settled) return this.lost(row);
-    } else {
+    const effect = this.registry.effect(row.name)!;
+    let inDoubt = row.begun;
+    let called = false;
+    try {
+      const payload = readPayload(row);
+      const checked = await this.doubts.check(effect, row, payload, signal);
+      if (checked.kind === 'park')
+        return await this.failures.park(this.dataSource.manager, row, checked.reason);
+      if (checked.kind === 'done') return await this.settle(effect, row, { result: checked.result });
+      if (checked.kind === 'lost') return 'lost';
+      inDoubt = checked.inDoubt;
+      called = true;
+      const call = this.call(effect, row, payload, signal);
+      onCall(call);
+      return await this.settle(effect, row, await orAborted(call, signal));
+    } catch (error) {
+      const mayBeDone = inDoubt || (called && tracksDoubt(effect) && !isKnownNotDone(error));
+      return await this.failures.settle(this.dataSource.manager, row, error, policy(effect, mayBeDone));
+    }
+  }
+
+  private async call(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Called> {
+    let completion: Completion | undefined;
+    const context: EffectContext = {
+      key: row.id,
+      signal,
+      timeoutMs: effect.timeoutMs,
+      attempt: row.attempt,
+      previous:
+        row.previousResult === undefined ? undefined : { result: JSON.parse(row.previousResult) as unknown },
+      complete: async (work) => {
+        completion = work;
+      },
+    };
+    const result = await effect.invoke(payload, context);
+    return { result, completion };
+  }
+
+  private async settle(effect: Effect, row: LeasedRow, called: Called): Promise<RunOutcome> {
+    const { manager } = this.dataSource;
+    let kept = false;
+    try {
       // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
-      await this.store.keepResult(this.dataSource.manager, row.id, json ?? 'null');
-      try {
-        const run = await this.handlers.transaction(row, timeoutMs, (transaction) =>
-          this.complete(transaction, row, json, result, completion),
-        );
-        if (run.enqueued) this.wakeUp.wake();
-      } catch (error) {
-        if (await this.store.isDone(this.dataSource.manager, row)) return 'done';
-        if (error instanceof LeaseLost) return this.lost(row);
-        return await this.failures.settle(this.dataSource.manager, row, error, this.policy(row.name));
+      if (called.completion !== undefined) {
+        await this.store.keepResult(manager, row.id, effectResult(called.result) ?? 'null');
+        kept = true;
       }
+      if (await this.commit(effect, row, called)) this.wakeUp.wake();
+    } catch (error) {
+      if (await this.store.isDone(manager, row)) return 'done';
+      if (error instanceof LeaseLost) return this.lost(row, called);
+      // With its result kept, neither is the call in doubt, nor does it matter how long its key is remembered.
+      const failure = kept ? { ...policy(effect), effect: undefined } : policy(effect, tracksDoubt(effect));
+      return await this.failures.settle(manager, row, error, failure);
     }
     this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
   }
 
-  private async complete(
-    transaction: UserTransaction,
-    row: LeasedRow,
-    json: string | undefined,
-    result: unknown,
-    completion: Completion,
-  ): Promise<RunEnqueue> {
-    const { manager } = transaction;
-    const run = new RunEnqueue(this.store, this.registry, manager, row.id, row.event);
-    await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }));
-    const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, json));
-    if (!settled) throw new LeaseLost();
-    return run;
+  /** The fenced settle: alone, with the turn of its key, or with the user's own work. True when there is more for a relay. */
+  private async commit(effect: Effect, row: LeasedRow, { result, completion }: Called): Promise<boolean> {
+    const settle = async (manager: EntityManager): Promise<boolean> => {
+      if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
+      return row.orderKey !== undefined && this.turns.pass(manager, row.name, row.orderKey);
+    };
+    if (completion !== undefined) {
+      return this.handlers.transaction(row, effect.timeoutMs, async (transaction) => {
+        const { manager } = transaction;
+        const run = new RunEnqueue(this.enqueueStores, manager, row);
+        await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }));
+        return (await transaction.asOurs(settle)) || run.enqueued;
+      });
+    }
+    if (row.orderKey === undefined) return settle(this.dataSource.manager);
+    return inTransaction(this.dataSource.manager, effect.timeoutMs, settle);
   }
 
-  private lost(row: LeasedRow): RunOutcome {
+  private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
+    if (await this.settleLate(row, called)) return 'done';
     const text =
       'the effect ended after its lease had; it may have happened twice at a sink that ignores its key';
     this.logger.warn(logLine(text, rowFacts(row)));
     return 'lost';
   }
 
-  private policy(name: string) {
-    const effect = this.registry.effect(name)!;
-    return { retry: effect.retry, classifiers: [effect.classify] };
+  private async recordLate(row: LeasedRow, called: Called): Promise<void> {
+    try {
+      const settled = await this.settleLate(row, called);
+      this.logger.warn(logLine(settled ? 'a late end was recorded' : 'a late end was kept', rowFacts(row)));
+    } catch (error) {
+      this.logger.error(logLine(`a late end could not be recorded: ${errorText(error)}`, rowFacts(row)));
+    }
   }
+
+  /**
+   * What is done about an end that came after its lease. A call with a completion is not done before that has committed: the next
+   * attempt, of a parked row too, gets the result and need not call again.
+   * @returns whether the row is done
+   */
+  private async settleLate(row: LeasedRow, { result, completion }: Called): Promise<boolean> {
+    const { manager } = this.dataSource;
+    const json = effectResult(result);
+    const settled =
+      completion === undefined
+        ? await this.store.settleLate(manager, row, json)
+        : await this.store.resumeLate(manager, row, json ?? 'null');
+    // The row may have had the turn of its key, or a parked one may have held it.
+    if (settled) this.wakeUp.wake();
+    return settled && completion === undefined;
+  }
+}
+
+/** The bytes are ours, written by JSON.stringify: anything else is damage, and no attempt will read them. */
+function readPayload(row: LeasedRow): unknown {
+  const payload = row.payload && parseJson(row.payload);
+  if (payload === undefined) throw new UnreadableBody('the payload of the effect is missing or damaged');
+  return payload;
+}
+
+function policy(effect: Effect, inDoubt = false): FailurePolicy {
+  return { retry: effect.retry, classifiers: [effect.classify], effect, inDoubt };
 }

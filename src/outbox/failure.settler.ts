@@ -2,12 +2,13 @@ import { Injectable, Logger } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { classify, type Classifier } from '../core/classify.js';
-import { errorText, logLine } from '../core/log.js';
+import { errorDetail, errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
-import type { DeadReason } from '../core/states.js';
+import type { DeadReason, ParkedReason } from '../core/states.js';
 import { Tally } from '../core/tally.js';
+import type { Effect } from '../handlers/handler.registry.js';
 import {
   OutboxStore,
   type ExhaustedRow,
@@ -18,7 +19,8 @@ import { DeadLetters } from './dead.letters.js';
 import { rowFacts } from './row-facts.js';
 
 /** How a run ended. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row. */
-export type RunOutcome = 'done' | 'retry' | 'dead' | 'lost';
+export type RunOutcome = 'done' | 'superseded' | 'retry' | 'dead' | 'parked' | 'lost';
+export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded'>;
 
 /** What decides about a failed attempt. */
 export interface FailurePolicy {
@@ -26,6 +28,10 @@ export interface FailurePolicy {
   readonly classifiers: readonly (Classifier | undefined)[];
   /** Set when the provider's redelivery is to try again, rather than our relay. */
   readonly awaitRedelivery?: Source;
+  /** Set for effects whose outside call may have to be made again: what they say about that. */
+  readonly effect?: Effect;
+  /** The outside call of this attempt, or of an earlier one, may have gone through. @default false */
+  readonly inDoubt?: boolean;
 }
 
 /** Settles failed attempts: try again, or dead; and tells a person about the dead ones. */
@@ -45,47 +51,89 @@ export class FailureSettler {
     row: LeasedRow,
     error: unknown,
     policy: FailurePolicy,
-  ): Promise<Exclude<RunOutcome, 'done'>> {
+  ): Promise<FailureOutcome> {
     const to = decide(row, error, policy);
     const text = errorText(error);
-    const settled = await this.store.fail(manager, row, to, text);
+    const settled = await this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
-        rowFacts(row, { next: to.state === 'dead' ? 'dead' : `${to.delayMs} ms` }),
+        rowFacts(row, { next: to.state === 'pending' ? `${to.delayMs} ms` : to.state }),
       ),
     );
     if (!settled) return 'lost';
-    this.tally.add(row.event?.source ?? '', to.state === 'pending' ? 'retried' : 'dead');
-    if (to.state === 'pending') return 'retry';
-    this.tellDead(row, to.reason, text);
-    return 'dead';
+    if (to.state === 'pending') {
+      this.tally.add(row.event?.source ?? '', 'retried');
+      return 'retry';
+    }
+    if (to.state === 'parked') this.tellParked(row, to.reason, text);
+    else this.tellDead(row, to.reason, text);
+    return to.state;
+  }
+
+  /** Parks a leased effect: its end is not known, or its key may be forgotten. */
+  async park(manager: EntityManager, row: LeasedRow, reason: ParkedReason): Promise<FailureOutcome> {
+    const text =
+      reason === 'in-doubt'
+        ? 'an attempt was begun and its end is unknown'
+        : 'the other side may have forgotten the key';
+    if (!(await this.store.fail(manager, row, { state: 'parked', reason }, text, row.begun))) return 'lost';
+    this.tellParked(row, reason, text);
+    return 'parked';
   }
 
   /** Tells of rows that the lease found exhausted. */
   tellExhausted(rows: readonly ExhaustedRow[]): void {
-    for (const row of rows) this.tellDead(row, row.reason, row.error);
+    for (const row of rows) {
+      if (row.reason === 'in-doubt')
+        this.tellParked(row, row.reason, 'the last attempt was begun and never ended');
+      else this.tellDead(row, row.reason, row.error);
+    }
   }
 
   private tellDead(row: LeasedRow | ExhaustedRow, reason: DeadReason, error: string | undefined): void {
-    const { id: outboxId, name, attempt } = row;
-    const event = row.event && {
-      source: row.event.source,
-      tenant: row.event.tenant,
-      eventId: row.event.eventId,
-    };
-    this.alerts.raise({ kind: 'dead-letter', outboxId, name, attempt, reason, error, event });
+    this.tally.add(row.event?.source ?? '', 'dead');
+    this.alerts.raise({ kind: 'dead-letter', ...told(row), reason, error });
     void this.deadLetters.check();
+  }
+
+  private tellParked(row: LeasedRow | ExhaustedRow, reason: ParkedReason, error: string): void {
+    this.alerts.raise({ kind: 'parked', ...told(row), reason, error });
   }
 }
 
+/** Whether the effect records that its call begins: only then is an attempt without an end known to be one. */
+export function tracksDoubt({ options }: Effect): boolean {
+  return options.probe !== undefined || options.inDoubt === 'park';
+}
+
+function told({ id: outboxId, name, attempt, event }: LeasedRow | ExhaustedRow) {
+  return {
+    outboxId,
+    name,
+    attempt,
+    event: event && { source: event.source, tenant: event.tenant, eventId: event.eventId },
+  };
+}
+
 function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSettle {
-  if (error instanceof UnreadableBody) return { state: 'dead', reason: 'unreadable-body' };
+  if (error instanceof UnreadableBody) {
+    return { state: 'dead', reason: policy.effect ? 'unreadable-payload' : 'unreadable-body' };
+  }
   const failure = classify(error, ...policy.classifiers);
   if (failure.kind === 'permanent') return { state: 'dead', reason: 'permanent-error' };
   // The next redelivery leases the row whatever its due time, and makes it dead when its attempts are used up.
   if (policy.awaitRedelivery)
     return { state: 'pending', delayMs: retryWindowMs(policy.awaitRedelivery.provider) };
-  if (row.tries >= policy.retry.maxAttempts) return { state: 'dead', reason: 'attempts-exhausted' };
-  return { state: 'pending', delayMs: retryDelayMs(policy.retry, row.tries, failure.delayMs) };
+  const exhausted = row.tries >= policy.retry.maxAttempts;
+  const { effect } = policy;
+  const parks = policy.inDoubt === true && effect?.options.inDoubt === 'park';
+  if (parks && (exhausted || !effect.options.probe)) return { state: 'parked', reason: 'in-doubt' };
+  if (exhausted) return { state: 'dead', reason: 'attempts-exhausted' };
+  const delayMs = retryDelayMs(policy.retry, row.tries, failure.delayMs);
+  // The next attempt, run to its longest, would end after the other side may have forgotten the key.
+  if (effect !== undefined && row.ageMs + delayMs + 2 * effect.timeoutMs > effect.keyRetentionMs) {
+    return { state: 'parked', reason: 'key-expired' };
+  }
+  return { state: 'pending', delayMs };
 }

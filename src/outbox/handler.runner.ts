@@ -1,24 +1,26 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
-import { PermanentError, WebhookInboxError } from '../core/errors.js';
+import { WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
 import { logLine } from '../core/log.js';
-import { parsePayload } from '../core/payload.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../handlers/context.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
-import { OutboxStore, type LeasedRow, type StoredEvent } from '../storage/outbox.store.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { TurnStore } from '../storage/turn.store.js';
 import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
-import type { Deadline } from './deadline.js';
+import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
-import { RunEnqueue } from './run.enqueue.js';
+import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
+import { StaleFilter } from './stale.filter.js';
 import { WakeUp } from './wake-up.js';
 
 /** The lease ended before the settle: another process may be at it, so that this run is rolled back. */
@@ -31,6 +33,13 @@ export class LeaseLost extends WebhookInboxError {
 /** The code of one handler run: a method with `@OnWebhook`, or a route with `@UseWebhook`. */
 export type HandlerCode = (event: WebhookEvent, context: HandlerContext) => unknown;
 
+/** How a run inside a transaction ended. */
+export interface RunInTransaction {
+  readonly outcome: 'done' | 'superseded';
+  /** Whether there is something for a relay after the commit. */
+  readonly wake: boolean;
+}
+
 /** Runs a leased handler row: the user's method and the fenced settle in one transaction. */
 @Injectable()
 export class HandlerRunner {
@@ -40,9 +49,13 @@ export class HandlerRunner {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: OutboxStore,
+    private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,
+    private readonly preparer: EventPreparer,
+    private readonly stale: StaleFilter,
     private readonly outbox: Outbox,
+    private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
@@ -54,35 +67,40 @@ export class HandlerRunner {
    */
   async run(
     row: LeasedRow,
-    deadline: Deadline,
+    signal: AbortSignal,
     timeoutMs: number,
     awaitRedelivery?: Source,
   ): Promise<RunOutcome> {
     const handler = this.registry.handler(row.name)!;
-    const policy = this.policy(handler, awaitRedelivery);
     try {
-      const enqueue = await this.transaction(row, timeoutMs, async (transaction) =>
-        this.within(transaction, row, (event, context) => handler.invoke(event, context), deadline.signal),
+      const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
+      const ran = await this.transaction(row, timeoutMs, (transaction) =>
+        this.settled(transaction, row, prepared, (event, context) => handler.invoke(event, context), signal),
       );
-      if (enqueue.enqueued) this.wakeUp.wake();
-      this.logger.log(logLine('handled', rowFacts(row)));
-      return 'done';
+      return this.ended(row, ran);
     } catch (error) {
-      if (
-        error instanceof NotCommitted &&
-        error.inDoubt &&
-        (await this.store.isDone(this.dataSource.manager, row))
-      ) {
-        this.wakeUp.wake();
-        return 'done';
-      }
-      return await this.failures.settle(this.dataSource.manager, row, error, policy);
+      if (await this.isCommitted(row, error)) return this.ended(row, { outcome: 'done', wake: true });
+      return await this.failures.settle(
+        this.dataSource.manager,
+        row,
+        error,
+        this.policy(handler, awaitRedelivery),
+      );
     }
   }
 
   policy(work: Pick<Handler, 'retry' | 'classify' | 'source'>, awaitRedelivery?: Source): FailurePolicy {
     const source = this.options.sources.get(work.source);
     return { retry: work.retry, classifiers: [work.classify, source?.classify], awaitRedelivery };
+  }
+
+  /** Whether a COMMIT that was in doubt went through: the settle in it tells. */
+  async isCommitted(row: LeasedRow, error: unknown): Promise<boolean> {
+    return (
+      error instanceof NotCommitted &&
+      error.inDoubt &&
+      (await this.store.isDone(this.dataSource.manager, row))
+    );
   }
 
   transaction<T>(
@@ -95,35 +113,60 @@ export class HandlerRunner {
     return UserTransaction.run(this.dataSource, { timeoutMs, onMisuse }, work);
   }
 
-  /**
-   * Runs the code and settles its row, inside a transaction that the caller commits.
-   * @throws what the code threw; LeaseLost when the fence refused the settle
-   */
+  /** As `settled`, for work inside the claim's transaction, where the event is prepared too. */
   async within(
     transaction: UserTransaction,
     row: LeasedRow,
     code: HandlerCode,
     signal: AbortSignal,
-  ): Promise<RunEnqueue> {
+  ): Promise<RunInTransaction> {
+    const prepared = await orAborted(
+      this.preparer.prepare(row, this.registry.handler(row.name), signal),
+      signal,
+    );
+    return this.settled(transaction, row, prepared, code, signal);
+  }
+
+  /**
+   * Runs the code and settles its row, inside a transaction that the caller commits.
+   * @throws what the code threw; LeaseLost when the fence refused the settle
+   */
+  private async settled(
+    transaction: UserTransaction,
+    row: LeasedRow,
+    { event, current }: Prepared,
+    code: HandlerCode,
+    signal: AbortSignal,
+  ): Promise<RunInTransaction> {
     const { manager, queryRunner } = transaction;
-    const event = this.event(row);
-    const run = new RunEnqueue(this.store, this.registry, manager, row.id, row.event);
+    const handler = this.registry.handler(row.name);
+    if (
+      handler !== undefined &&
+      (await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))
+    ) {
+      if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();
+      return { outcome: 'superseded', wake: await this.passTurn(transaction, row) };
+    }
+    const run = new RunEnqueue(this.enqueueStores, manager, row);
     this.outbox.bind(queryRunner, run.enqueue);
     const { attempt, id: outboxId } = row;
-    const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId };
+    const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId, current };
     const result = await transaction.asUser(() => code(event, context), signal);
     const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, resultSummary(result)));
     if (!settled) throw new LeaseLost();
-    this.tally.add(event.source, 'handled');
-    return run;
+    const passed = await this.passTurn(transaction, row);
+    return { outcome: 'done', wake: run.enqueued || passed };
   }
 
-  private event(row: LeasedRow): WebhookEvent {
-    const { body, ...stored }: StoredEvent = row.event!;
-    if (body === null) throw new PermanentError('the body was removed, by retention or by a person');
-    const contentType = stored.headers['content-type'];
-    const provider = this.options.sources.get(stored.source)?.provider;
-    const payload = provider?.parse ? provider.parse(body, contentType) : parsePayload(body, contentType);
-    return { ...stored, rawBody: body, payload };
+  private async passTurn(transaction: UserTransaction, { name, orderKey }: LeasedRow): Promise<boolean> {
+    if (orderKey === undefined) return false;
+    return transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+  }
+
+  private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {
+    if (wake) this.wakeUp.wake();
+    if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
+    this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));
+    return outcome;
   }
 }

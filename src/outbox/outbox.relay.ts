@@ -1,47 +1,41 @@
+import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { randomUUID } from 'node:crypto';
 import { Alerts } from '../core/alerts.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { OutboxStore, type LeasedRow, type LeaseResult, type RunnableName } from '../storage/outbox.store.js';
+import { onConnection } from '../storage/connection.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
 import { EffectRunner } from './effect.runner.js';
-import { FailureSettler, type RunOutcome } from './failure.settler.js';
+import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
-import { poolSize } from './pool-size.js';
+import type { Job } from './job.js';
+import { LeasePlan } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
+import { add, report, type TickReport } from './tick.report.js';
+import { Turns } from './turns.js';
 
-/** What one round did: how many rows it leased, and how their runs ended. */
-export interface TickReport {
-  readonly leased: number;
-  readonly done: number;
-  readonly retried: number;
-  readonly dead: number;
-  /** Leases that ended before their run did. */
-  readonly lost: number;
+/** How long a shutdown waits for what it has aborted, and for the database. */
+const ABORT_MS = 1_000;
+
+interface StartedJob extends Job {
+  readonly ended: Promise<Outcomes>;
 }
-
-interface Run {
-  readonly row: LeasedRow;
-  readonly deadline: Deadline;
-  /** When the lease ends, on this process's monotonic clock. */
-  leaseEndsAt: number;
-  readonly ended: Promise<RunOutcome>;
-}
-
-/** Connections that are left to claims when the relay's share is derived from the pool. */
-const CLAIM_RESERVE = 3;
 
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
 @Injectable()
 export class OutboxRelay {
   /** Names this process in `leased_by`; new at each start, so that a restarted process is not taken for the former one. */
   readonly owner = randomUUID();
+  /** What became of every run since the process started. */
+  totals: TickReport = report([]);
   private readonly logger = new Logger('WebhookInbox');
-  private readonly runs = new Map<string, Run>();
+  private readonly jobs = new Set<StartedJob>();
   private leasing: Promise<unknown> = Promise.resolve();
   private stopped = false;
 
@@ -50,7 +44,10 @@ export class OutboxRelay {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: OutboxStore,
     private readonly registry: HandlerRegistry,
+    private readonly plan: LeasePlan,
+    private readonly turns: Turns,
     private readonly handlers: HandlerRunner,
+    private readonly batches: BatchRunner,
     private readonly effects: EffectRunner,
     private readonly failures: FailureSettler,
     private readonly alerts: Alerts,
@@ -58,8 +55,9 @@ export class OutboxRelay {
 
   /** One round: leases what is due and there is room for, runs it to its end, and says what became of it. */
   async tick(): Promise<TickReport> {
-    const runs = await this.lease();
-    return report(await Promise.all(runs.map((run) => run.ended)));
+    const jobs = await this.lease();
+    const outcomes = await Promise.all(jobs.map((job) => job.ended));
+    return report(outcomes.flatMap((one) => [...one.values()]));
   }
 
   /** Rounds until nothing is due or `maxMs` milliseconds have passed: for serverless functions and crons. */
@@ -75,32 +73,34 @@ export class OutboxRelay {
 
   /** Leases and starts runs without waiting for their end. True when there may be more that is due. */
   async round(onEnd: () => void): Promise<boolean> {
-    const runs = await this.lease();
-    for (const run of runs) void run.ended.then(onEnd);
-    return runs.length > 0;
+    const jobs = await this.lease();
+    for (const job of jobs) void job.ended.then(onEnd);
+    return jobs.length > 0;
   }
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
-    const runs = [...this.runs.values()];
-    if (runs.length === 0) return;
+    const jobs = [...this.jobs];
+    if (jobs.length === 0) return;
     const { leaseMs } = this.relay();
     const startedAt = performance.now();
     try {
-      const ours = await this.store.renew(
-        this.dataSource.manager,
-        runs.map((run) => run.row),
-        leaseMs,
-      );
-      for (const run of runs) {
-        if (ours.has(run.row.id)) run.leaseEndsAt = startedAt + leaseMs;
-        else if (this.runs.has(run.row.id)) run.deadline.abort(new LeaseLost());
-      }
+      const rows = jobs.flatMap((job) => job.rows);
+      const renewing = this.store.renew(this.dataSource.manager, rows, leaseMs).then((ours) => {
+        for (const job of jobs) {
+          // Rows of a batch that was split are settled one after the other: one that is still ours is enough.
+          if (job.rows.some((row) => ours.has(row.id))) job.leaseEndsAt = startedAt + leaseMs;
+          else if (this.jobs.has(job)) job.deadline.abort(new LeaseLost());
+        }
+      });
+      // A connection that is half open never answers, and the leases end all the same.
+      if (!(await within(renewing, leaseMs / 6)))
+        this.logger.warn(logLine('leases are not renewed yet', { jobs: jobs.length }));
     } catch (error) {
-      this.logger.warn(logLine(`leases could not be renewed: ${errorText(error)}`, { runs: runs.length }));
+      this.logger.warn(logLine(`leases could not be renewed: ${errorText(error)}`, { jobs: jobs.length }));
     }
-    for (const run of runs) {
-      if (run.leaseEndsAt - performance.now() < leaseMs / 3) run.deadline.abort(new LeaseLost());
+    for (const job of jobs) {
+      if (job.leaseEndsAt - performance.now() < leaseMs / 3) job.deadline.abort(new LeaseLost());
     }
   }
 
@@ -109,112 +109,104 @@ export class OutboxRelay {
     this.stopped = true;
   }
 
-  /** Waits for what runs, up to `graceMs` milliseconds; then aborts it and waits for the abort to be recorded. */
+  /**
+   * Waits for what runs, up to `graceMs` milliseconds. What runs then is given back, as if it had not begun, and aborted: a shutdown
+   * is nobody's failed attempt.
+   */
   async finish(graceMs: number): Promise<void> {
-    await this.leasing.catch(() => undefined);
-    const all = Promise.all([...this.runs.values()].map((run) => run.ended));
-    if (await within(all, graceMs)) return;
-    for (const run of this.runs.values()) {
-      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(run.row)));
-      run.deadline.abort(new LeaseLost());
-    }
-    await within(all, 2_000);
+    const ended = this.leasing
+      .catch(() => undefined)
+      .then(() => Promise.all([...this.jobs].map((job) => job.ended)));
+    if (await within(ended, graceMs)) return;
+    const jobs = [...this.jobs];
+    const rows = jobs.flatMap((job) => job.rows);
+    for (const row of rows)
+      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
+    const released = this.store.release(this.dataSource.manager, rows, ABORT_MS);
+    await within(released, ABORT_MS).catch((error: unknown) => {
+      this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
+    });
+    for (const job of jobs) job.deadline.abort(new LeaseLost());
+    await within(ended, ABORT_MS);
   }
 
-  /** How many runs are under way. */
+  /** How many rows are running. */
   get running(): number {
-    return this.runs.size;
+    return [...this.jobs].reduce((count, job) => count + job.rows.length, 0);
   }
 
-  // One lease statement at a time, so that two never count the same free places.
-  private lease(): Promise<Run[]> {
+  // One lease at a time, so that two never count the same free places.
+  private lease(): Promise<StartedJob[]> {
     const next = this.leasing.catch(() => undefined).then(() => this.leaseNow());
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(): Promise<Run[]> {
+  private async leaseNow(): Promise<StartedJob[]> {
     const { leaseMs } = this.relay();
-    const runs: Run[] = [];
-    for (const [names, free] of [this.dueHandlers(), this.dueEffects()] as const) {
-      if (this.stopped || free <= 0 || names.length === 0) continue;
+    await this.turns.give();
+    const started: StartedJob[] = [];
+    for (const group of await this.plan.groups()) {
+      const { names, limit } = group(this.jobs);
+      if (this.stopped || limit <= 0 || names.length === 0) continue;
       const startedAt = performance.now();
-      const result = await this.store.lease(this.dataSource.manager, this.owner, leaseMs, names, free);
-      this.failures.tellExhausted(result.exhausted);
-      if (this.stopped) await this.store.release(this.dataSource.manager, result.leased);
-      else runs.push(...this.start(result, startedAt + leaseMs));
+      const { manager } = this.dataSource;
+      const { leased, exhausted } = await onConnection(this.dataSource, (connection) =>
+        this.store.lease(connection, this.owner, leaseMs, names, limit),
+      );
+      this.failures.tellExhausted(exhausted);
+      if (this.stopped) await this.store.release(manager, leased);
+      else started.push(...this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)));
     }
-    return runs;
+    return started;
   }
 
-  private start({ leased }: LeaseResult, leaseEndsAt: number): Run[] {
-    return leased.map((row) => {
-      const work =
-        row.kind === 'handler' ? this.registry.handler(row.name)! : this.registry.effect(row.name)!;
-      const deadline = new Deadline(row.name, work.timeoutMs);
-      if (row.lost > 0)
-        this.logger.warn(logLine('an earlier attempt never ended', rowFacts(row, { lost: row.lost })));
-      this.tellNotRedelivered(row);
-      const run: Run = { row, deadline, leaseEndsAt, ended: this.run(row, deadline, work.timeoutMs) };
-      this.runs.set(row.id, run);
-      return run;
+  private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
+    const row = rows[0]!;
+    for (const one of rows) this.tellHistory(one);
+    const work = row.kind === 'handler' ? this.registry.handler(row.name)! : this.registry.effect(row.name)!;
+    const timeoutMs = rows.length > 1 ? undefined : work.timeoutMs;
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name, timeoutMs) };
+    const started: StartedJob = Object.assign(job, {
+      ended: Promise.resolve().then(() => this.run(started)),
     });
+    this.jobs.add(started);
+    return started;
   }
 
-  private async run(row: LeasedRow, deadline: Deadline, timeoutMs: number): Promise<RunOutcome> {
+  private async run(job: StartedJob): Promise<Outcomes> {
+    let outcomes: Outcomes = new Map();
     try {
-      return await (row.kind === 'handler'
-        ? this.handlers.run(row, deadline, timeoutMs)
-        : this.effects.run(row, deadline));
+      outcomes = await this.outcomes(job);
     } catch (error) {
-      this.logger.error(logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(row)));
-      return 'lost';
+      this.logger.error(
+        logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(job.rows[0]!)),
+      );
     } finally {
-      deadline.end();
-      this.runs.delete(row.id);
+      job.deadline.end();
+      this.jobs.delete(job);
     }
+    for (const { id } of job.rows) if (!outcomes.has(id)) outcomes.set(id, 'lost');
+    this.totals = add(this.totals, report([...outcomes.values()]));
+    return outcomes;
   }
 
-  private tellNotRedelivered(row: LeasedRow): void {
-    if (
-      row.kind === 'handler' &&
-      row.tries > 1 &&
-      this.options.sources.get(row.event!.source)?.retries === 'provider'
-    ) {
-      const { source, tenant, eventId } = row.event!;
-      const event = { source, tenant, eventId };
-      this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
-    }
+  private async outcomes({ rows, deadline }: Job): Promise<Outcomes> {
+    const row = rows[0]!;
+    const handler = this.registry.handler(row.name);
+    if (row.kind === 'effect') return new Map([[row.id, await this.effects.run(row, deadline.signal)]]);
+    if (handler!.batch !== undefined) return this.batches.run(handler!, rows, deadline.signal);
+    return new Map([[row.id, await this.handlers.run(row, deadline.signal, handler!.timeoutMs)]]);
   }
 
-  private dueHandlers(): [RunnableName[], number] {
-    const handlers = [...this.registry.handlers()].map(([name, handler]) => this.runnable(name, handler));
-    // A route runs only in a delivery: when the provider's window has passed, its row is dead.
-    const routes = [...this.registry.routes().keys()].map((name) => ({ name, maxAttempts: 0, limit: 10 }));
-    return [[...handlers, ...routes].filter(hasRoom), this.maxHandlers() - this.count('handler')];
-  }
-
-  private dueEffects(): [RunnableName[], number] {
-    const effects = [...this.registry.effects()].map(([name, effect]) => this.runnable(name, effect));
-    return [effects.filter(hasRoom), this.relay().effects - this.count('effect')];
-  }
-
-  private runnable(
-    name: string,
-    work: { readonly retry: { readonly maxAttempts: number }; readonly concurrency: number | undefined },
-  ): RunnableName {
-    const running = work.concurrency === undefined ? 0 : this.count(name);
-    return { name, maxAttempts: work.retry.maxAttempts, limit: (work.concurrency ?? 1_000) - running };
-  }
-
-  private count(what: string): number {
-    let count = 0;
-    for (const { row } of this.runs.values()) if (row.kind === what || row.name === what) count += 1;
-    return count;
-  }
-
-  private maxHandlers(): number {
-    return this.relay().handlers ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
+  private tellHistory(row: LeasedRow): void {
+    if (row.wasLost)
+      this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
+    if (row.kind !== 'handler' || row.tries === 1) return;
+    if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
+    const { source, tenant, eventId } = row.event!;
+    const event = { source, tenant, eventId };
+    this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
   }
 
   private relay(): ResolvedRelay {
@@ -223,33 +215,10 @@ export class OutboxRelay {
   }
 }
 
-const hasRoom = (name: RunnableName) => name.limit > 0;
-
-function report(outcomes: readonly RunOutcome[]): TickReport {
-  const count = (outcome: RunOutcome) => outcomes.filter((one) => one === outcome).length;
-  return {
-    leased: outcomes.length,
-    done: count('done'),
-    retried: count('retry'),
-    dead: count('dead'),
-    lost: count('lost'),
-  };
-}
-
-function add(a: TickReport, b: TickReport): TickReport {
-  return {
-    leased: a.leased + b.leased,
-    done: a.done + b.done,
-    retried: a.retried + b.retried,
-    dead: a.dead + b.dead,
-    lost: a.lost + b.lost,
-  };
-}
-
 async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), ms);
+    timer = setTimeout(() => resolve(false), Math.min(ms, MAX_TIMER_MS));
   });
   try {
     return await Promise.race([work.then(() => true), late]);

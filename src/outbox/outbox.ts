@@ -4,7 +4,7 @@ import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../handlers/context.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxStore } from '../storage/outbox.store.js';
-import { freeze } from './run.enqueue.js';
+import { freeze, newEffect } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
 /** Effects for any service or cron of the application: enqueued in its own transaction, run after that has committed. */
@@ -31,11 +31,16 @@ export class Outbox {
   ): Promise<Enqueued> {
     const run = manager.queryRunner && this.runs.get(manager.queryRunner);
     if (run !== undefined) return run(effect, payload, options);
-    const { name } = this.registry.knownEffect(effect);
-    const id = uuidV7();
+    const known = this.registry.knownEffect(effect);
+    const { name } = known;
     const key = options.key ?? '';
-    const inserted = await this.store.enqueue(manager, { id, name, key, payload: freeze(name, payload) });
-    if (!inserted) return { id: (await this.store.idOfKey(manager, name, key)) ?? id, existing: true };
+    // The unique index knows the present name only.
+    const former = known.was.length > 0 ? await this.store.idOfKey(manager, known.was, key) : undefined;
+    if (former !== undefined) return { id: former, existing: true };
+    const id = uuidV7();
+    const row = { ...newEffect(known, payload, options), id, payload: freeze(name, payload) };
+    const inserted = await this.store.enqueue(manager, row);
+    if (!inserted) return { id: (await this.store.idOfKey(manager, [name], key)) ?? id, existing: true };
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
     if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
     return { id, existing: false };

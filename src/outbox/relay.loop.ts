@@ -1,4 +1,5 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -27,7 +28,8 @@ export class RelayLoop {
     if (this.options.relay === false || this.state !== 'stopped') return;
     this.state = 'idle';
     this.wakeUp.onWake(() => this.turn());
-    this.renewal = setInterval(() => void this.relay.renew(), this.options.relay.leaseMs / 3);
+    const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
+    this.renewal = setInterval(() => void this.relay.renew(), everyMs);
     this.turn();
   }
 

@@ -1,10 +1,25 @@
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../core/errors.js';
-import type { EventKey } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { Enqueued, EnqueueOptions } from '../handlers/context.js';
-import type { HandlerRegistry } from '../handlers/handler.registry.js';
-import type { OutboxStore } from '../storage/outbox.store.js';
+import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
+import { orderKey } from '../handlers/order-key.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { ReplayStore } from '../storage/replay.store.js';
+
+/** What an enqueue needs of the stores. */
+@Injectable()
+export class EnqueueStores {
+  constructor(
+    readonly outbox: OutboxStore,
+    readonly replays: ReplayStore,
+    readonly registry: HandlerRegistry,
+  ) {}
+}
+
+/** The row whose run enqueues. */
+type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event'>;
 
 /** The `enqueue` of one run: ids hang on the run's own row, so that the run, repeated, enqueues the same rows. */
 export class RunEnqueue {
@@ -13,12 +28,9 @@ export class RunEnqueue {
   enqueued = false;
 
   constructor(
-    private readonly store: OutboxStore,
-    private readonly registry: HandlerRegistry,
+    private readonly stores: EnqueueStores,
     private readonly manager: EntityManager,
-    /** The row whose run this is. */
-    private readonly parentId: string,
-    private readonly event: EventKey | undefined,
+    private readonly parent: Parent,
   ) {}
 
   readonly enqueue = async (
@@ -26,28 +38,49 @@ export class RunEnqueue {
     payload: unknown,
     options: EnqueueOptions = {},
   ): Promise<Enqueued> => {
-    const effect = this.registry.knownEffect(name);
+    const effect = this.stores.registry.knownEffect(name);
     const key = options.key ?? '';
-    const seen = JSON.stringify([effect.name, key]);
-    if (this.seen.has(seen)) throw new EffectKeyRequired(effect.name, key);
-    this.seen.add(seen);
+    this.refuseRepeat(effect, key);
     const frozen = freeze(effect.name, payload);
-    const ids = [effect.name, ...effect.was].map((one) => outboxId(this.parentId, one, key));
-    const id = ids[0]!;
+    const ids = await this.ids(effect, key);
     // A row of a former name is looked for first; without former names the insert itself tells.
-    const former = ids.length > 1 ? await this.store.existing(this.manager, ids, frozen) : undefined;
+    const former = ids.length > 1 ? await this.stores.outbox.existing(this.manager, ids, frozen) : undefined;
     if (former !== undefined) return { id: former.id, existing: true };
-    const inserted = await this.store.enqueue(this.manager, {
+    const id = ids[0]!;
+    const inserted = await this.stores.outbox.enqueue(this.manager, {
+      ...newEffect(effect, payload, options),
       id,
-      name: effect.name,
-      key,
-      parentId: this.parentId,
-      event: this.event,
+      parentId: this.parent.id,
+      event: this.parent.event,
       payload: frozen,
     });
     this.enqueued ||= inserted;
-    if (!inserted) await this.store.existing(this.manager, [id], frozen);
+    if (!inserted) await this.stores.outbox.existing(this.manager, [id], frozen);
     return { id, existing: !inserted };
+  };
+
+  private async ids(effect: Effect, key: string): Promise<string[]> {
+    const names = [effect.name, ...effect.was];
+    const { id, generation } = this.parent;
+    const now = generation === 0 ? 0 : await this.stores.replays.generationOf(this.manager, id, names);
+    return names.map((name) => outboxId(id, name, key, now));
+  }
+
+  private refuseRepeat(effect: Effect, key: string): void {
+    const seen = JSON.stringify([effect.name, key]);
+    if (this.seen.has(seen)) throw new EffectKeyRequired(effect.name, key);
+    this.seen.add(seen);
+  }
+}
+
+/** What the enqueue's options and the effect's make of a new row, but its id, its parent and its bytes. */
+export function newEffect(effect: Effect, payload: unknown, options: EnqueueOptions) {
+  return {
+    name: effect.name,
+    key: options.key ?? '',
+    orderKey: effect.options.key && orderKey(() => effect.options.key!.call(effect.instance, payload)),
+    runAt: options.runAt,
+    delayMs: options.delayMs,
   };
 }
 

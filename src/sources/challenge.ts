@@ -4,10 +4,15 @@ import type { WebhookRequest } from '../core/request.js';
 /** Longest challenge that is answered, in characters. */
 const MAX_CHALLENGE = 1024;
 
-/** The query's only value of that name, decoded; undefined when it is absent or there twice. */
-export function queryValue(request: WebhookRequest, name: string): string | undefined {
+/** The query's values of that name, decoded, in order. */
+export function queryValues(request: WebhookRequest, name: string): string[] {
   const at = request.url.indexOf('?');
-  const values = at < 0 ? [] : new URLSearchParams(request.url.slice(at + 1)).getAll(name);
+  return at < 0 ? [] : new URLSearchParams(request.url.slice(at + 1)).getAll(name);
+}
+
+/** The query's only value of that name; undefined when it is absent or there twice. */
+export function queryValue(request: WebhookRequest, name: string): string | undefined {
+  const values = queryValues(request, name);
   return values.length === 1 ? values[0] : undefined;
 }
 

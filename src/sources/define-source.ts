@@ -32,16 +32,24 @@ export function defineSource<TPayload, TOptions extends SourceOptions>(
   options: TOptions,
   own: OwnOptions<TOptions>,
 ): SourceDefinition<TPayload> {
-  refuseUnknownOptions(scheme.name, options, ['secrets', 'dedupe', ...POLICY_NAMES, ...Object.keys(own)]);
+  checkOptionNames(scheme.name, options, own);
   if (!Array.isArray(options.secrets) && typeof options.secrets !== 'function')
     throw new ConfigurationError(
       `${scheme.name}.secrets: expected an array of texts or a function, received ${typeof options.secrets}`,
     );
   const policies = Object.fromEntries(Object.entries(options).filter(([name]) => POLICY_NAMES.has(name)));
-  return { ...policies, secrets: options.secrets, provider: providerOf(scheme, options.dedupe ?? 'preset') };
+  return { ...policies, secrets: options.secrets, provider: providerOf(scheme, options.dedupe) };
 }
 
-function providerOf(scheme: Scheme, dedupe: DedupeKey): Provider {
+/**
+ * For providers that look at their options before `defineSource` does: a mistyped name is told before what is missing for it.
+ * @throws ConfigurationError
+ */
+export function checkOptionNames(provider: string, options: object, own: object): void {
+  refuseUnknownOptions(provider, options, ['secrets', 'dedupe', ...POLICY_NAMES, ...Object.keys(own)]);
+}
+
+function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
   const { signsBody = true, signsHeaders = [], batched = false } = scheme;
   checkDedupe(scheme.name, dedupe, batched);
   // Named one by one: a scheme may carry more than a provider shows.

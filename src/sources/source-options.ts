@@ -19,6 +19,7 @@ const POLICIES: Readonly<Record<keyof SourcePolicies, true>> = {
   retries: true,
   ackTimeout: true,
   maxAttempts: true,
+  concurrency: true,
   tolerance: true,
   staleDuplicates: true,
   suspectedReplays: true,

@@ -40,7 +40,7 @@ export function standardWebhooksSource(provider: StandardWebhooksProvider): Sour
     ],
     notes: { id: `\`${idHeaders.join('` or `')}\` header, the same on every attempt`, ...facts.notes },
     checkSecret: (secret) => checkSecret(key, secret),
-    verify: (request, secrets) => verify(key, familyOf(request, families), request, secrets),
+    verify: (request, secrets) => verifyStandardWebhook(key, families, request, secrets),
     events: (request, body) =>
       eventFields({ idHeader: `${familyOf(request, families)}-id`, ...facts })(request, body),
   };
@@ -52,14 +52,18 @@ function familyOf(request: WebhookRequest, families: readonly [string, ...string
   return families.find((family) => request.headers.first(`${family}-signature`) !== undefined) ?? families[0];
 }
 
-function verify(
+/**
+ * Verifies a request that is signed as Standard Webhooks has it.
+ * @throws SignatureRejection
+ */
+export function verifyStandardWebhook(
   key: KeyOf,
-  family: string,
+  families: readonly [string, ...string[]],
   request: WebhookRequest,
   secrets: readonly string[],
 ): Verification {
-  const name = `${family}-signature`;
-  const header = signatureHeader(request, name);
+  const family = familyOf(request, families);
+  const header = signatureHeader(request, `${family}-signature`);
   const timestamp = request.headers.one(`${family}-timestamp`);
   const signedAt = signedTime(timestamp, 'seconds');
   const content = [`${signedId(request, `${family}-id`)}.${timestamp}.`, request.rawBody];

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
-import { ADD_ROW, CLAIM, DUPLICATE, PROGRESS, RECENT, SUSPECTED_REPLAY } from './claim.sql.js';
+import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+import { ADD_ROW, CLAIM, DUPLICATE, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAY } from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
 export interface NewClaim extends EventKey {
@@ -21,6 +22,8 @@ export interface NewClaim extends EventKey {
 export interface NewHandlerRow {
   readonly id: string;
   readonly name: string;
+  /** Rows of one name and order key run one after the other. */
+  readonly orderKey?: string;
   /** Lease the new row to this process at once, as its first attempt, instead of leaving it to a relay. */
   readonly lease?: { readonly owner: string; readonly ms: number };
 }
@@ -69,6 +72,7 @@ export class ClaimStore {
       rows.map((r) => r.claimId),
       rows.map((r) => r.lease?.owner ?? null),
       rows.map((r) => r.lease?.ms ?? 0),
+      rows.map((r) => r.orderKey ?? null),
     ]);
     const byId = new Map(won.map((row) => [row.id, row]));
     return claims.map(({ id }) => {
@@ -107,6 +111,16 @@ export class ClaimStore {
     await manager.query(SUSPECTED_REPLAY, [key.source, key.tenant, key.eventId, bodySha256]);
   }
 
+  /**
+   * The receipt of an event.
+   * @param lock keep it from being erased or pruned until the transaction ends
+   */
+  async load(manager: EntityManager, key: EventKey, lock = false): Promise<StoredEvent | undefined> {
+    const sql = lock ? `${LOAD} FOR UPDATE` : LOAD;
+    const rows: ClaimRow[] = await manager.query(sql, [key.source, key.tenant, key.eventId]);
+    return rows[0] && storedEvent(rows[0]);
+  }
+
   /** Our id of the event, if it is claimed. */
   async find(manager: EntityManager, key: EventKey): Promise<string | undefined> {
     const rows: { id: string }[] = await manager.query(
@@ -134,29 +148,33 @@ export class ClaimStore {
 
   /** Adds a handler row to a claim that this version's handlers match and an older one's did not. */
   async addRow(manager: EntityManager, claimId: string, row: NewHandlerRow): Promise<boolean> {
-    const added: unknown[] = await manager.query(ADD_ROW, [claimId, row.id, row.name]);
+    const added: unknown[] = await manager.query(ADD_ROW, [claimId, row.id, row.name, row.orderKey ?? null]);
     return added.length > 0;
   }
 
-  /** Claims received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with the names of their handler rows. */
+  /** Claims of a source received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with their handler rows' names. */
   async recent(
     manager: EntityManager,
-    sources: readonly string[],
+    source: string,
     windowMs: number,
     limit: number,
-    cursor?: string,
+    cursor: ClaimCursor = FIRST_CLAIM,
   ): Promise<RecentClaim[]> {
-    return manager.query(RECENT, [
-      sources,
-      windowMs,
-      limit,
-      cursor ?? '00000000-0000-0000-0000-000000000000',
-    ]);
+    return manager.query(RECENT, [source, windowMs, limit, cursor.cursor_at, cursor.id]);
   }
 }
 
-export interface RecentClaim {
+/** A place in the order of arrival. The time is text: a Date would cut its microseconds off, and rows would be met twice or never. */
+export interface ClaimCursor {
+  readonly cursor_at: string;
   readonly id: string;
+}
+export const FIRST_CLAIM: ClaimCursor = {
+  cursor_at: '-infinity',
+  id: '00000000-0000-0000-0000-000000000000',
+};
+
+export interface RecentClaim extends ClaimCursor {
   readonly source: string;
   readonly tenant: string;
   readonly event_id: string;

@@ -1,10 +1,13 @@
-import type { EntityManager, QueryRunner } from 'typeorm';
+import type { EventEmitter } from 'node:events';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { isServerUnusable } from '../core/classify.js';
 
 /** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
 export interface PgClient {
   query(text: string, values?: readonly unknown[]): Promise<PgResult>;
   end(): Promise<void>;
+  /** As PostgreSQL last said: idle (no transaction), in one, or in one that has failed. */
+  getTransactionStatus(): 'I' | 'T' | 'E' | null;
 }
 export interface PgResult {
   readonly command: string;
@@ -15,11 +18,54 @@ export async function pgClient(runner: QueryRunner): Promise<PgClient> {
   return (await runner.connect()) as PgClient;
 }
 
+/**
+ * Gives each client of the DataSource's pools a listener of its own. A server that is shut down while a connection is made sends its
+ * farewell with its greeting, before the pool's borrower listens: an 'error' that nobody hears ends the process.
+ */
+export function hearErrors(dataSource: DataSource): void {
+  const driver = dataSource.driver as unknown as {
+    master?: EventEmitter;
+    slaves?: EventEmitter[];
+    connect(): Promise<void>;
+  };
+  const hear = () => {
+    for (const pool of [driver.master ?? [], driver.slaves ?? []].flat()) {
+      pool.on('connect', (client: EventEmitter) => client.on('error', () => undefined));
+    }
+  };
+  hear();
+  // One that is initialised later, or again, has other pools.
+  const connect = driver.connect.bind(driver);
+  driver.connect = async () => {
+    await connect();
+    hear();
+  };
+}
+
 /** Ends the connection under a runner, so that the pool drops it at release instead of lending it again. */
 export async function destroyConnection(runner: QueryRunner): Promise<void> {
   const client = await pgClient(runner);
   // Not awaited: on a half-open socket the end never comes, and the pool does not wait for it either.
   client.end().catch(() => undefined);
+}
+
+/**
+ * Runs statements on one connection, each by itself. The connection is dropped when it leads to a server that cannot be used: after
+ * a failover, the pool would lend those to the demoted server for ever, since they are sound but for writing.
+ */
+export async function onConnection<T>(
+  dataSource: DataSource,
+  work: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  const runner = dataSource.createQueryRunner();
+  try {
+    return await work(runner.manager);
+  } catch (error) {
+    if (isServerUnusable(error)) await destroyConnection(runner);
+    throw error;
+  } finally {
+    await runner.release();
+  }
 }
 
 /**

@@ -69,12 +69,6 @@ export class DeadStore {
       [fingerprint, state, actor, note],
     );
   }
-
-  /** Gives dead rows new attempts. Returns the ids of those that were dead; rows that someone else has locked are left out. */
-  async revive(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
-    const rows: { id: string }[] = await manager.query(REVIVE, [outboxIds]);
-    return rows.map((row) => row.id);
-  }
 }
 
 // What differs between two occurrences of one error (ids, numbers, quoted values) is left out of its name.
@@ -108,14 +102,3 @@ const ROWS = `
     LEFT JOIN webhook_claim c ON c.source = d.source AND c.tenant = d.tenant AND c.event_id = d.event_id
    WHERE d.fingerprint = $1
    ORDER BY d.settled_at DESC LIMIT $2`;
-
-const REVIVE = `
-  WITH dead AS MATERIALIZED (
-    SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND state = 'dead' ORDER BY id FOR UPDATE SKIP LOCKED
-  ), revived AS (
-    UPDATE webhook_outbox o
-       SET state = 'pending', due_at = now(), attempt_base = o.attempt, settled_at = NULL, reason = NULL
-      FROM dead WHERE o.id = dead.id
-    RETURNING o.id
-  )
-  SELECT id FROM revived`;

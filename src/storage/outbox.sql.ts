@@ -1,3 +1,5 @@
+import { PLACE } from './turn.sql.js';
+
 // `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
 const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
 
@@ -11,16 +13,20 @@ const TAKE = `
        SET attempt = o.attempt + CASE WHEN due.exhausted THEN 0 ELSE 1 END,
            lost = o.lost + CASE WHEN o.leased_by IS NULL THEN 0 ELSE 1 END,
            leased_by = CASE WHEN due.exhausted THEN NULL ELSE $1::uuid END,
+           first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
            due_at = CASE WHEN due.exhausted THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
-           state = CASE WHEN due.exhausted THEN 'dead' ELSE 'pending' END,
-           settled_at = CASE WHEN due.exhausted THEN clock_timestamp() END,
+           state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
+           settled_at = CASE WHEN due.exhausted AND NOT due.in_doubt THEN clock_timestamp() END,
            reason = CASE WHEN NOT due.exhausted THEN NULL
+                         WHEN due.in_doubt THEN 'in-doubt'
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
-    RETURNING o.*, due.exhausted
+    RETURNING o.*, due.exhausted, due.was_lost
   )
-  SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base AS tries, t.lost, t.exhausted, t.reason, t.error,
+  SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base AS tries, t.lost, t.was_lost, t.exhausted, t.reason, t.error,
+         t.order_key, t.generation, t.begun_at IS NOT NULL AS begun,
+         extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
     FROM taken t
@@ -28,27 +34,35 @@ const TAKE = `
     LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect'
    ORDER BY t.created_at, t.id`;
 
-// MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
+// A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
+// starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
 // The state is a literal: with a parameter a generic plan cannot use the partial index.
 export const LEASE_DUE = `
   WITH due AS MATERIALIZED (
-    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts
-      FROM unnest($3::text[], $4::int[], $5::int[]) AS n(name, max_attempts, max_rows)
-     CROSS JOIN LATERAL (
-       SELECT id, attempt, attempt_base FROM webhook_outbox
-        WHERE state = 'pending' AND name = n.name AND due_at <= now()
-        ORDER BY due_at LIMIT n.max_rows
-          FOR UPDATE SKIP LOCKED
-     ) o
-     LIMIT $6
+    SELECT * FROM (
+      SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
+             o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, n.share_limit,
+             row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
+        FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
+             AS n(name, max_attempts, max_rows, parks, share, share_limit)
+       CROSS JOIN LATERAL (
+         SELECT id, attempt, attempt_base, leased_by, begun_at, due_at FROM webhook_outbox
+          WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now()
+          ORDER BY due_at LIMIT n.max_rows
+            FOR UPDATE SKIP LOCKED
+       ) o
+    ) ranked
+     WHERE nth <= share_limit
+     ORDER BY nth LIMIT $6
   ), ${TAKE}`;
 
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
-    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts
+    SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
+           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
      WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
-       AND o.state = 'pending' AND (o.leased_by IS NULL OR o.due_at <= now())
+       AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())
        FOR UPDATE OF o SKIP LOCKED
   ), ${TAKE}`;
 
@@ -61,7 +75,7 @@ export const LIVE_LEASES = `
 export const SETTLE = `
   WITH settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL
+       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
      WHERE ${FENCE}
     RETURNING o.id
   ), kept AS (
@@ -74,12 +88,59 @@ export const FAIL = `
   WITH failed AS (
     UPDATE webhook_outbox o
        SET state = $4, leased_by = NULL, error = $7, reason = $6,
+           begun_at = CASE WHEN $8 THEN o.begun_at END,
            due_at = CASE WHEN $4 = 'pending' THEN clock_timestamp() + $5 * interval '1 ms' ELSE o.due_at END,
            settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
      WHERE ${FENCE}
     RETURNING o.id
   )
   SELECT id FROM failed`;
+
+export const SUPERSEDE = `
+  WITH superseded AS (
+    UPDATE webhook_outbox o
+       SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL
+     WHERE ${FENCE}
+    RETURNING o.id
+  )
+  SELECT id FROM superseded`;
+
+export const BEGIN_EFFECT = `
+  WITH begun AS (
+    UPDATE webhook_outbox o SET begun_at = clock_timestamp() WHERE ${FENCE} RETURNING o.id
+  )
+  SELECT id FROM begun`;
+
+// A late end of an attempt that nobody has repeated yet: what it says is what happened.
+// What a person has erased meanwhile must not come back; the row's lock makes an erasure at this moment come before or after.
+export const KEEP_RESULT = `
+  INSERT INTO webhook_outbox_data (outbox_id, result)
+  SELECT id, $2 FROM webhook_outbox WHERE id = $1 AND state <> 'erased' FOR SHARE
+      ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`;
+
+export const SETTLE_LATE = `
+  WITH settled AS (
+    UPDATE webhook_outbox o
+       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
+     WHERE o.id = $1 AND o.attempt = $2
+       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))
+    RETURNING o.id
+  ), kept AS (
+    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $3::text FROM settled WHERE $3::text IS NOT NULL
+        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
+  )
+  SELECT id FROM settled`;
+
+// A call that is known to have been made, of a row that waits for a person for not knowing it: only its completion is missing.
+export const RESUME_LATE = `
+  WITH resumed AS (
+    UPDATE webhook_outbox o
+       SET state = 'pending', due_at = ${PLACE}, waits = o.order_key IS NOT NULL, attempt_base = o.attempt, reason = NULL,
+           begun_at = NULL
+     WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'parked'
+    RETURNING o.id
+  )
+  SELECT id FROM resumed`;
 
 const FENCED_ROWS = `
   SELECT o.id FROM webhook_outbox o
@@ -92,6 +153,7 @@ export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
+           first_leased_at = CASE WHEN o.attempt > 1 THEN o.first_leased_at END,
            due_at = now() + $4 * interval '1 ms'
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
@@ -112,8 +174,9 @@ export const RENEW = `
 
 export const ENQUEUE = `
   WITH enqueued AS (
-    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id)
-    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7)
+    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, waits, due_at)
+    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9, $9::text IS NOT NULL,
+            coalesce($10::timestamptz, clock_timestamp() + $11 * interval '1 ms'))
         ON CONFLICT DO NOTHING
     RETURNING id
   ), data AS (
@@ -131,3 +194,17 @@ export const EXISTING = `
       FROM found WHERE d.outbox_id = found.id AND found.other
   )
   SELECT id, other FROM found`;
+
+// Batches: rows are locked in the order of their ids, so that two batches never wait for each other.
+export const SETTLE_MANY = `
+  WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
+  settled AS (
+    UPDATE webhook_outbox o
+       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
+      FROM ours WHERE o.id = ours.id
+    RETURNING o.id
+  ), kept AS (
+    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
+        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
+  )
+  SELECT id FROM settled`;

@@ -1,18 +1,25 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
-import type { DeadReason } from '../core/states.js';
+import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
+import { storedEvent, type StoredEvent } from './stored.event.js';
 import {
+  BEGIN_EFFECT,
   ENQUEUE,
   EXISTING,
   FAIL,
+  KEEP_RESULT,
   LEASE_DUE,
   LEASE_EVENT,
   LIVE_LEASES,
   RELEASE,
   RENEW,
+  RESUME_LATE,
   SETTLE,
+  SETTLE_LATE,
+  SETTLE_MANY,
+  SUPERSEDE,
 } from './outbox.sql.js';
 
 /** A process's time-limited right to run a row, and the fence: only the holder of this attempt can settle it. */
@@ -31,6 +38,17 @@ export interface LeasedRow extends Lease {
   readonly tries: number;
   /** Attempts whose end was never recorded. */
   readonly lost: number;
+  /** Whether the last attempt was one of those. */
+  readonly wasLost: boolean;
+  readonly orderKey?: string;
+  /** Above 0 when effects of this run were asked for once more. */
+  readonly generation: number;
+  /** An effect's call was begun and its end is unknown. */
+  readonly begun: boolean;
+  /** Milliseconds since the row was first leased. */
+  readonly ageMs: number;
+  /** On this process's monotonic clock, after the lease. */
+  readonly leasedAt?: number;
   readonly event?: StoredEvent;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
@@ -38,22 +56,12 @@ export interface LeasedRow extends Lease {
   readonly previousResult?: string;
 }
 
-/** The receipt of an event. `body` is null when retention or a person removed it. */
-export interface StoredEvent extends EventKey {
-  readonly id: string;
-  readonly type: string;
-  readonly occurredAt?: Date;
-  readonly receivedAt: Date;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | null;
-}
-
-/** A row that the lease statement found exhausted and made dead. */
+/** A row that the lease statement found exhausted: dead, or parked when its last attempt was begun and a person is to decide. */
 export interface ExhaustedRow {
   readonly id: string;
   readonly name: string;
   readonly attempt: number;
-  readonly reason: DeadReason;
+  readonly reason: DeadReason | 'in-doubt';
   readonly error?: string;
   readonly event?: EventKey;
 }
@@ -65,6 +73,12 @@ export interface RunnableName {
   readonly maxAttempts: number;
   /** How many rows of it to lease at most. */
   readonly limit: number;
+  /** Park a row whose attempts are used up, instead of making it dead, when its last one was begun and never ended. @default false */
+  readonly parks?: boolean;
+  /** What it shares places with: its source. @default itself */
+  readonly share?: string;
+  /** How many rows of the share to lease at most. @default limit */
+  readonly shareLimit?: number;
 }
 
 export interface LeaseResult {
@@ -74,13 +88,14 @@ export interface LeaseResult {
 
 export type FailedSettle =
   | { readonly state: 'pending'; readonly delayMs: number }
-  | { readonly state: 'dead'; readonly reason: DeadReason };
+  | { readonly state: 'dead'; readonly reason: DeadReason }
+  | { readonly state: 'parked'; readonly reason: ParkedReason };
 
 const MAX_ERROR_BYTES = 4_000;
 
 @Injectable()
 export class OutboxStore {
-  /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones become dead instead. */
+  /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones are settled instead. */
   async lease(
     manager: EntityManager,
     owner: string,
@@ -93,8 +108,11 @@ export class OutboxStore {
       leaseMs,
       names.map((n) => n.name),
       names.map((n) => n.maxAttempts),
-      names.map((n) => Math.min(n.limit, limit)),
+      names.map((n) => Math.min(n.limit, n.shareLimit ?? limit, limit)),
       limit,
+      names.map((n) => n.parks ?? false),
+      names.map((n) => n.share ?? n.name),
+      names.map((n) => Math.min(n.shareLimit ?? n.limit, limit)),
     ]);
     return leaseResult(rows, owner);
   }
@@ -135,14 +153,59 @@ export class OutboxStore {
     return row!.settled === 1;
   }
 
-  /** Settles a failed attempt. False when the lease is no longer ours. */
-  async fail(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
+  /** Settles rows of one batch as done, with the same result. Returns the ids of those that were still ours. */
+  async settleMany(
+    manager: EntityManager,
+    leases: readonly Lease[],
+    result: string | undefined,
+  ): Promise<Set<string>> {
+    const rows: { id: string }[] = await manager.query(SETTLE_MANY, [...fences(leases), result ?? null]);
+    return new Set(rows.map((row) => row.id));
+  }
+
+  /** Settles a row as superseded: something newer of its key has been handled. False when the lease is no longer ours. */
+  async supersede(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(SUPERSEDE, fence(lease));
+    return rows.length === 1;
+  }
+
+  /** Records that an effect's call is about to be made. False when the lease is no longer ours: it must not be made. */
+  async begin(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(BEGIN_EFFECT, fence(lease));
+    return rows.length === 1;
+  }
+
+  /** Settles an attempt whose lease had ended, if nobody has repeated it. */
+  async settleLate(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
+    const rows: unknown[] = await manager.query(SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
+    return rows.length === 1;
+  }
+
+  /** Keeps the result of an attempt whose lease had ended, and has the row run again when it was parked. False when it was not. */
+  async resumeLate(manager: EntityManager, lease: Lease, result: string): Promise<boolean> {
+    await this.keepResult(manager, lease.id, result);
+    const rows: unknown[] = await manager.query(RESUME_LATE, [lease.id, lease.attempt]);
+    return rows.length === 1;
+  }
+
+  /**
+   * Settles a failed attempt. False when the lease is no longer ours.
+   * @param inDoubt an effect's call may have gone through: the next attempt asks first
+   */
+  async fail(
+    manager: EntityManager,
+    lease: Lease,
+    to: FailedSettle,
+    error: string,
+    inDoubt = false,
+  ): Promise<boolean> {
     const rows: unknown[] = await manager.query(FAIL, [
       ...fence(lease),
       to.state,
       to.state === 'pending' ? to.delayMs : 0,
-      to.state === 'dead' ? to.reason : null,
+      to.state === 'pending' ? null : to.reason,
       storable(error, MAX_ERROR_BYTES),
+      inDoubt,
     ]);
     return rows.length === 1;
   }
@@ -174,11 +237,7 @@ export class OutboxStore {
 
   /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
   async keepResult(manager: EntityManager, outboxId: string, result: string): Promise<void> {
-    await manager.query(
-      `INSERT INTO webhook_outbox_data (outbox_id, result) VALUES ($1, $2)
-           ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`,
-      [outboxId, result],
-    );
+    await manager.query(KEEP_RESULT, [outboxId, result]);
   }
 
   /** Inserts an effect with its frozen payload. False when a row of that id is there already: it stays as it is. */
@@ -192,6 +251,9 @@ export class OutboxStore {
       effect.event?.tenant ?? null,
       effect.event?.eventId ?? null,
       effect.payload,
+      effect.orderKey ?? null,
+      effect.runAt ?? null,
+      effect.delayMs ?? 0,
     ]);
     return rows.length === 1;
   }
@@ -206,11 +268,12 @@ export class OutboxStore {
     return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
   }
 
-  /** The id of the effect that was enqueued outside a run under this key. */
-  async idOfKey(manager: EntityManager, name: string, key: string): Promise<string | undefined> {
+  /** The id of the effect that was enqueued outside a run under this key, by any of its names. */
+  async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
     const rows: { id: string }[] = await manager.query(
-      `SELECT id FROM webhook_outbox WHERE name = $1 AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
-      [name, key],
+      `SELECT id FROM webhook_outbox
+        WHERE name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
+      [names, key],
     );
     return rows[0]?.id;
   }
@@ -219,6 +282,15 @@ export class OutboxStore {
   async countDead(manager: EntityManager, limit: number): Promise<number> {
     const [row]: { count: number }[] = await manager.query(
       `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT $1) dead`,
+      [limit],
+    );
+    return row!.count;
+  }
+
+  /** Number of pending rows, counted to `limit` at most. */
+  async countPending(manager: EntityManager, limit: number): Promise<number> {
+    const [row]: { count: number }[] = await manager.query(
+      `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT $1) pending`,
       [limit],
     );
     return row!.count;
@@ -246,6 +318,10 @@ export interface NewEffect {
   readonly parentId?: string;
   readonly event?: EventKey;
   readonly payload: Buffer;
+  readonly orderKey?: string;
+  /** Not before; `delayMs` counts from now by the database's clock. */
+  readonly runAt?: Date;
+  readonly delayMs?: number;
 }
 
 interface LeaseQueryRow {
@@ -256,8 +332,13 @@ interface LeaseQueryRow {
   attempt: number;
   tries: number;
   lost: number;
+  was_lost: boolean;
+  order_key: string | null;
+  generation: number;
+  begun: boolean;
+  age_ms: number;
   exhausted: boolean;
-  reason: DeadReason | null;
+  reason: ExhaustedRow['reason'] | null;
   error: string | null;
   source: string | null;
   tenant: string | null;
@@ -273,10 +354,11 @@ interface LeaseQueryRow {
 }
 
 function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult {
+  const leasedAt = performance.now();
   const leased: LeasedRow[] = [];
   const exhausted: ExhaustedRow[] = [];
   for (const row of rows) {
-    const event = storedEvent(row);
+    const event = eventOf(row);
     if (row.exhausted) {
       exhausted.push({
         id: row.id,
@@ -296,6 +378,12 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
         key: row.key,
         tries: row.tries,
         lost: row.lost,
+        wasLost: row.was_lost,
+        orderKey: row.order_key ?? undefined,
+        generation: row.generation,
+        begun: row.begun,
+        ageMs: row.age_ms,
+        leasedAt,
         event,
         payload: row.payload ?? undefined,
         previousResult: row.result ?? undefined,
@@ -305,19 +393,18 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
   return { leased, exhausted };
 }
 
-function storedEvent(row: LeaseQueryRow): StoredEvent | undefined {
+function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
   if (row.claim_id === null) return undefined;
-  return {
+  return storedEvent({
+    ...row,
+    id: row.claim_id,
     source: row.source!,
     tenant: row.tenant!,
-    eventId: row.event_id!,
-    id: row.claim_id,
-    type: row.event_type!,
-    occurredAt: row.occurred_at ?? undefined,
-    receivedAt: row.received_at!,
+    event_id: row.event_id!,
+    event_type: row.event_type!,
+    received_at: row.received_at!,
     headers: row.headers!,
-    body: row.body,
-  };
+  });
 }
 
 const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];

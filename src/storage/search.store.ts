@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
-import type { DeadReason, EventState, OutboxState } from '../core/states.js';
+import type { DeadReason, EventState, OutboxState, ParkedReason } from '../core/states.js';
 import {
   BY_EVENT_ID,
   BY_OUR_ID,
@@ -88,7 +88,7 @@ export interface WorkRow {
   readonly dueAt: Date;
   readonly settledAt: Date | null;
   readonly leasedBy: string | null;
-  readonly reason: DeadReason | null;
+  readonly reason: DeadReason | ParkedReason | null;
   readonly error: string | null;
 }
 export interface EventRow extends WorkRow {

@@ -1,6 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { EventEmitter } from 'node:events';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { orAborted } from '../core/abort.js';
+import { isServerUnusable, sqlStateOf } from '../core/classify.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
@@ -29,8 +32,30 @@ export class TimedOut extends WebhookInboxError {
   }
 }
 
-/** Which call of user code a query belongs to, so that one left over from an earlier call is told from the present one. */
-const currentUser = new AsyncLocalStorage<symbol>();
+/** One call of code on the connection: a query is sent only while the call that started it is under way. */
+interface Call {
+  /** Of user code, rather than a statement of ours. */
+  readonly ofUser: boolean;
+  /** Over: what it left running is nobody's any more. */
+  ended?: boolean;
+}
+
+/** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
+const caller = new AsyncLocalStorage<Call>();
+
+/** Whether the calling code is a handler's, inside its transaction. */
+export function insideUserCode(): boolean {
+  const call = caller.getStore();
+  return call?.ofUser === true && call.ended !== true;
+}
+
+/**
+ * Runs code whose queries are meant not to belong to the handler's transaction: they are committed whatever becomes of it, and once
+ * for each attempt.
+ */
+export function outsideTransaction<T>(code: () => T): T {
+  return caller.exit(code);
+}
 
 /**
  * A transaction that user code runs in, on a connection whose gate is open only while that code runs: TypeORM offers no way to
@@ -38,8 +63,11 @@ const currentUser = new AsyncLocalStorage<symbol>();
  * connection. All queries pass through the pg client, so that is where the gate is.
  */
 export class UserTransaction {
-  private user: symbol | undefined;
+  private call: Call | undefined;
   private running = 0;
+  /** What a call did that has succeeded all the same; such a transaction is not committed. */
+  private misuse: string | undefined;
+  private readonly failed = new Set<Call>();
   private destroyed = false;
 
   private constructor(
@@ -61,7 +89,7 @@ export class UserTransaction {
   /**
    * Runs `work` in a transaction and commits it; rolls back when it throws.
    * `timeoutMs` also bounds each statement and each pause between two, so that the server ends what this process has given up.
-   * @throws NotCommitted when COMMIT did not answer COMMIT
+   * @throws NotCommitted when COMMIT did not answer COMMIT; ManagerMisused when user code left a query behind
    */
   static async run<T>(
     dataSource: DataSource,
@@ -69,27 +97,28 @@ export class UserTransaction {
     work: (transaction: UserTransaction) => Promise<T>,
   ): Promise<T> {
     const runner = dataSource.createQueryRunner();
+    let transaction: UserTransaction | undefined;
     try {
       const client = await pgClient(runner);
-      await runner.startTransaction('READ COMMITTED');
-      const bound = Math.max(1, Math.round(options.timeoutMs));
-      await client.query(
-        `SET LOCAL statement_timeout = ${bound}; SET LOCAL idle_in_transaction_session_timeout = ${bound + 1000}`,
-      );
-      const transaction = new UserTransaction(runner, client, client.query.bind(client), options.onMisuse);
-      return await transaction.finish(work);
+      transaction = new UserTransaction(runner, client, client.query.bind(client), options.onMisuse);
+      return await transaction.finish(options.timeoutMs, work);
     } finally {
-      await runner.release();
+      const released = runner.release();
+      transaction?.takeBack();
+      await released;
     }
   }
 
-  private async finish<T>(work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
-    this.client.query = this.gated.bind(this) as PgClient['query'];
+  private async finish<T>(timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
     try {
+      await this.begin(timeoutMs);
+      this.client.query = this.gated.bind(this) as PgClient['query'];
       const result = await work(this);
+      if (this.misuse !== undefined) throw new ManagerMisused(this.misuse);
       await this.commit();
       return result;
     } catch (error) {
+      if (isServerUnusable(error)) await this.destroy();
       await this.rollback();
       throw error;
     } finally {
@@ -100,30 +129,46 @@ export class UserTransaction {
 
   /**
    * Runs user code with the gate open. When it has ended, or `signal` fires, the gate closes: later queries are never sent.
-   * @throws ManagerMisused when a query is still running: committing now would commit without it
+   * @throws ManagerMisused when committing now would commit a part: a query is still running, a nested transaction is open, the
+   * transaction has failed or is over
    */
   async asUser<T>(code: () => Promise<T> | T, signal?: AbortSignal): Promise<T> {
-    const user = Symbol('user');
-    this.user = user;
+    // Time that went into waiting for a connection counts: code that nobody waits for is not started.
+    signal?.throwIfAborted();
+    const call: Call = { ofUser: true };
+    const depth = nestingOf(this.runner);
+    this.call = call;
     try {
-      const result = await currentUser.run(user, () => {
+      const result = await caller.run(call, () => {
         const running = Promise.resolve().then(code);
         return signal === undefined ? running : orAborted(running, signal);
       });
-      if (this.running > 0) {
-        throw new ManagerMisused(
-          `${this.running} ${this.running === 1 ? 'query was' : 'queries were'} still running when the handler ended: ` +
-            `await every call on the manager, manager.transaction() and Promise.all() included`,
-        );
-      }
+      const fault = this.faultAfter(depth);
+      if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
-      // A query that still runs would hold the ROLLBACK back, and may be the one that hangs.
-      if (this.running > 0) await this.destroy();
+      this.failed.add(call);
+      // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
+      // the client itself in its hands.
+      if (this.running > 0 || signal?.aborted === true) await this.destroy();
       throw error;
     } finally {
-      this.user = undefined;
+      call.ended = true;
+      this.call = undefined;
     }
+  }
+
+  private faultAfter(depth: number): string | undefined {
+    if (this.running > 0) {
+      const queries = this.running === 1 ? '1 query was' : `${this.running} queries were`;
+      return `${queries} still running when the handler ended: ${REMEDY}`;
+    }
+    const status = this.client.getTransactionStatus();
+    if (status === 'E')
+      return 'a query failed and its error was swallowed: nothing of the run can be committed';
+    if (status === 'I') return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
+    if (nestingOf(this.runner) === depth) return undefined;
+    return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
   }
 
   /** A statement of ours, whatever the gate. */
@@ -131,16 +176,25 @@ export class UserTransaction {
     return (await this.passThrough(sql, parameters)).rows;
   }
 
-  /** Runs statements of a store, which go through the manager, with the gate open. */
+  /** Runs statements of a store, which go through the manager, with the gate open for them alone. */
   async asOurs<T>(work: (manager: EntityManager) => Promise<T>): Promise<T> {
-    const ours = Symbol('ours');
-    const before = this.user;
-    this.user = ours;
+    const call: Call = { ofUser: false };
+    const before = this.call;
+    this.call = call;
     try {
-      return await currentUser.run(ours, () => work(this.manager));
+      return await caller.run(call, () => work(this.manager));
     } finally {
-      this.user = before;
+      this.call = before;
     }
+  }
+
+  private async begin(timeoutMs: number): Promise<void> {
+    await this.runner.startTransaction('READ COMMITTED');
+    // PostgreSQL refuses more than 2^31 - 1 ms.
+    const bound = Math.min(Math.max(1, Math.round(timeoutMs)), MAX_TIMER_MS - 1000);
+    await this.passThrough(
+      `SET LOCAL statement_timeout = ${bound}; SET LOCAL idle_in_transaction_session_timeout = ${bound + 1000}`,
+    );
   }
 
   private async commit(): Promise<void> {
@@ -149,6 +203,8 @@ export class UserTransaction {
     try {
       answer = await this.passThrough('COMMIT');
     } catch (error) {
+      // An answer all the same, and no doubt about the end: a deferred constraint, for one.
+      if (sqlStateOf(error) !== undefined && !isServerUnusable(error)) throw error;
       await this.destroy();
       throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
     }
@@ -178,33 +234,68 @@ export class UserTransaction {
     await destroyConnection(this.runner);
   }
 
+  /**
+   * After the release. TypeORM throws at whoever still calls the manager; of code that nobody awaits, that would end the process
+   * as an unhandled rejection. Such calls come to the gate instead, and never to the connection, which is another's by now.
+   */
+  private takeBack(): void {
+    Object.assign(this.runner, { isReleased: false, databaseConnection: { query: this.gated.bind(this) } });
+  }
+
   private gated(...args: Parameters<PgClient['query']>): unknown {
-    const user = this.user;
-    const caller = currentUser.getStore();
-    // Without a caller (a library that lost its context) the gate alone decides.
-    if (user === undefined || (caller !== undefined && caller !== user)) {
-      this.onMisuse(
-        `a query was started after the handler had ended and was not sent: ${args[0].slice(0, 80)}`,
-      );
-      return never();
+    const call = this.call;
+    const from = caller.getStore();
+    // Without a caller (a library that lost its context) the gate alone decides, while user code runs.
+    if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
+      return this.refuse(from, args[0]);
     }
     const sent: unknown = this.passThrough(...args);
-    if (!(sent instanceof Promise)) return sent;
+    if (!(sent instanceof Promise)) return this.counted(sent);
     this.running += 1;
     // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
     return new Promise((resolve, reject) => {
       sent.then(
         (result) => {
           this.running -= 1;
-          if (this.user === user) resolve(result);
+          if (this.call === call) resolve(result);
         },
         (error: unknown) => {
           this.running -= 1;
-          if (this.user === user) reject(error);
+          if (this.call === call) reject(error);
         },
       );
     });
   }
+
+  /** A stream or a pg Query object: it runs until it says so. */
+  private counted(sent: unknown): unknown {
+    if (!(sent instanceof EventEmitter)) return sent;
+    let running = true;
+    this.running += 1;
+    const ended = () => {
+      if (running) this.running -= 1;
+      running = false;
+    };
+    for (const event of ['end', 'error', 'close']) sent.once(event, ended);
+    return sent;
+  }
+
+  private refuse(from: Call | undefined, query: unknown): unknown {
+    const text = typeof query === 'string' ? query.slice(0, 80) : 'a query object';
+    const detail = `a query was started after the handler had ended and was not sent: ${text}; ${REMEDY}`;
+    this.onMisuse(detail);
+    // What a call that has failed leaves behind is rolled back with it.
+    if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
+    // A stream that is never sent never yields.
+    return query instanceof EventEmitter ? query : never();
+  }
+}
+
+const REMEDY = 'await every call on the manager, manager.transaction() and Promise.all() included';
+
+/** How many transactions are open on a runner, nested ones counted: TypeORM's own, protected count. */
+function nestingOf(runner: QueryRunner): number {
+  return (runner as unknown as { transactionDepth: number }).transactionDepth;
 }
 
 /** A promise that never settles and is collected with whoever waits for it. */

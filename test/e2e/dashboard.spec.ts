@@ -176,7 +176,15 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
     it('asks the application about each action', async () => {
       const id = await die('asked');
       denied.add('reveal').add('revive');
-      expect((await ask('/api/meta')).json['can']).toEqual(['view', 'issue', 'verify-again']);
+      expect((await ask('/api/meta')).json['can']).toEqual([
+        'view',
+        'issue',
+        'verify-again',
+        'replay',
+        'decide',
+        'erase',
+        'pause',
+      ]);
       expect((await act('reveal', { event: id })).status).toBe(403);
       expect((await act('revive', { ids: [id] })).status).toBe(403);
       denied.add('view');
@@ -198,7 +206,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
     });
 
     it('offers no action that the application does not have, and no path that it does not know', async () => {
-      expect((await act('replay', { selection: { events: [] } })).status).toBe(404);
+      expect((await act('forget', {})).status).toBe(404);
       for (const path of [
         '/api/nope',
         '/api/dead/x',

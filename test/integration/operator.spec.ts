@@ -111,7 +111,9 @@ describe('the operator', () => {
       actor: deed.by,
       reason: deed.reason,
       action: 'revive',
-      target: '4 of 4 rows',
+      target: expect.stringMatching(/^4 rows, /),
+      detail: { ids: rows.map((row) => row.id) },
+      outcome: { revived: 4 },
     });
     // A row that is not dead is left as it is.
     expect(

@@ -16,6 +16,7 @@ export interface ApplicationSetup {
   readonly adapter?: Adapter;
   readonly databaseUrl: string;
   readonly poolSize?: number;
+  readonly entities?: readonly Type[];
   readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
   readonly providers?: readonly Type[];
   readonly controllers?: readonly Type[];
@@ -29,7 +30,11 @@ export interface ApplicationSetup {
 export async function createApplication(setup: ApplicationSetup): Promise<INestApplication> {
   const builder = Test.createTestingModule({
     imports: [
-      TypeOrmModule.forRoot({ ...dataSourceOptions(setup.databaseUrl, setup.poolSize), retryAttempts: 0 }),
+      TypeOrmModule.forRoot({
+        ...dataSourceOptions(setup.databaseUrl, setup.poolSize),
+        entities: [...(setup.entities ?? [])],
+        retryAttempts: 0,
+      }),
       ScheduleModule.forRoot(),
       WebhooksModule.forRoot(setup.webhooks),
       ...(setup.imports ?? []),
@@ -43,7 +48,13 @@ export async function createApplication(setup: ApplicationSetup): Promise<INestA
     logger: process.env.LOG === '1' ? undefined : false,
   });
   setup.configure?.(app);
-  await app.init();
+  try {
+    await app.init();
+  } catch (error) {
+    // A boot that is refused must not leave the pool open behind it.
+    await app.close();
+    throw error;
+  }
   return app;
 }
 

@@ -8,6 +8,8 @@ export interface TestDatabase {
   /** A connection for looking at tables, apart from the application's pool. */
   readonly dataSource: DataSource;
   query<T = Record<string, unknown>>(sql: string, parameters?: unknown[]): Promise<T[]>;
+  /** Runs `work` while the database accepts nobody and has cut every connection. */
+  whileDown<T>(work: () => Promise<T>): Promise<T>;
   drop(): Promise<void>;
 }
 
@@ -22,6 +24,15 @@ export async function createDatabase(): Promise<TestDatabase> {
     url: url.href,
     dataSource,
     query: (sql, parameters) => dataSource.query(sql, parameters),
+    whileDown: async (work) => {
+      await admin(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+      try {
+        await admin(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`);
+        return await work();
+      } finally {
+        await admin(`ALTER DATABASE ${name} ALLOW_CONNECTIONS true`);
+      }
+    },
     drop: async () => {
       await dataSource.destroy();
       await admin(`DROP DATABASE ${name} WITH (FORCE)`);

@@ -1,3 +1,5 @@
+import { parseJson } from '../../core/body.js';
+
 /** First byte and the one after the last. */
 export type ByteRange = readonly [start: number, end: number];
 
@@ -76,7 +78,9 @@ function memberOf(json: Buffer, value: ByteRange, name: string): ByteRange | und
 /** Keys may be written with escapes: `"\u0069d"` is `id`. */
 function keyText(json: Buffer, start: number, end: number): string {
   const text = json.toString('utf8', start, end);
-  return text.includes('\\') ? String(JSON.parse(text)) : text.slice(1, -1);
+  if (!text.includes('\\')) return text.slice(1, -1);
+  const key = parseJson(json.subarray(start, end));
+  return typeof key === 'string' ? key : text;
 }
 
 /** One past the last byte of the value that starts here. */

@@ -4,7 +4,7 @@ import { eventId } from '../../core/event-id.js';
 import type { EventIdentity, Provider, Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource, type Scheme } from '../define-source.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { eventType, type EventsReader } from '../events/received-event.js';
 import { checkSecretText } from '../signing/secret-check.js';
@@ -41,6 +41,7 @@ export interface CustomOptions
  */
 export function custom<TPayload = unknown>(options: CustomOptions): SourceDefinition<TPayload> {
   const { name = 'custom' } = options;
+  checkOptionNames(name, options, OWN);
   if (typeof options.verify !== 'function')
     throw new ConfigurationError(`${name}.verify: expected a function, received ${typeof options.verify}`);
   if (

@@ -1,6 +1,6 @@
 import { ConfigurationError } from '../../core/errors.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource } from '../define-source.js';
+import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
 import type { DigestEncoding } from '../signing/digest-text.js';
@@ -46,6 +46,7 @@ export interface HmacOptions extends SourceOptions, EventFields, RetryOptions {
  * @throws ConfigurationError for an unknown option, or when neither id nor `dedupe` says what makes an event one
  */
 export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition<TPayload> {
+  checkOptionNames(options.name ?? 'hmac', options, OWN);
   const mac = macOf(options);
   check(options, mac);
   return defineSource(

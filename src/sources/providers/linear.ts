@@ -10,9 +10,9 @@ import type { SourceOptions } from '../source-options.js';
 import { hours, minutes, seconds } from '../times.js';
 
 /**
- * Linear. The secret is the webhook's signing secret. Time counts as the signed `webhookTimestamp` of the body says; the
- * header `Linear-Timestamp` is not signed and ignored. Retries may carry the first time: give `tolerance: '7h5m'` as '425m'
- * to have them accepted when the first delivery was lost.
+ * Linear. The secret is the webhook's signing secret. The time that counts is the signed `webhookTimestamp` of the body; the
+ * header `Linear-Timestamp` is not signed and ignored. Retries go on for 7 h and may carry the first time: with
+ * `tolerance: '425m'` they are accepted when the first delivery was lost.
  * @see https://linear.app/developers/webhooks
  */
 export function linear<TPayload = unknown>(options: SourceOptions): SourceDefinition<TPayload> {

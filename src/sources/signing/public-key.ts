@@ -1,4 +1,5 @@
 import { createPublicKey, verify, type KeyObject } from 'node:crypto';
+import { SignatureRejection } from '../../core/errors.js';
 import { decodeStrict } from './digest-text.js';
 
 /** DER of an Ed25519 SubjectPublicKeyInfo up to the 32 bytes of the key (RFC 8410). */
@@ -38,4 +39,31 @@ export function verifies(
   } catch {
     return false;
   }
+}
+
+/** ECDSA over P-256 as JWS writes it: r and s side by side, not DER. */
+export function verifiesEs256(content: string, key: KeyObject, signature: Buffer): boolean {
+  try {
+    return verify('sha256', Buffer.from(content), { key, dsaEncoding: 'ieee-p1363' }, signature);
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The index of the key that made the signature.
+ * @throws SignatureRejection
+ */
+export function matchKey(
+  algorithm: string | null,
+  content: Buffer,
+  signature: Buffer,
+  keys: readonly (KeyObject | undefined)[],
+): number {
+  if (keys.every((key) => key === undefined))
+    throw new SignatureRejection('unusable-key', 'the source has no usable public key');
+  const index = keys.findIndex((key) => key !== undefined && verifies(algorithm, content, key, signature));
+  if (index < 0)
+    throw new SignatureRejection('wrong-signature', `no key of ${keys.length} made this signature`);
+  return index;
 }

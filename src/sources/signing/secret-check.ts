@@ -21,7 +21,11 @@ export function checkSecretText(secret: string): string | undefined {
 function isPlaceholder(secret: string): boolean {
   if (/^[<{[(].*[>}\])]$/.test(secret) || /^\$\{?\w+\}?$/.test(secret) || /^%\w+%$/.test(secret)) return true;
   const bare = secret.toLowerCase().replace(/^(?:whsec|sk|pk|rk)_(?:(?:test|live)_)?/, '');
-  if (/^(?:your|my|the|insert|enter|paste|replace|add)[-_ ]/.test(bare) && /secret|key|token|here/.test(bare))
+  if (
+    /^(?:your|my|the|insert|enter|paste|replace|add)(?:[-_ ]+[a-z0-9]+){0,4}[-_ ]+(?:secret|key|token|here)$/.test(
+      bare,
+    )
+  )
     return true;
   const letters = bare.replace(/[^a-z0-9]/g, '');
   return letters === '' || PLACEHOLDERS.has(letters) || /^(.)\1*$/.test(letters);

@@ -57,7 +57,7 @@ export interface PairsFormat {
   readonly signature: string;
   /** Key of the timestamp: `t`. @default none */
   readonly timestamp?: string;
-  /** Whether spaces before a pair are skipped. @default false */
+  /** Whether one space may follow a separator. @default false */
   readonly spaced?: boolean;
 }
 
@@ -74,8 +74,8 @@ export function pairs(name: string, format: PairsFormat): SignatureReader {
 }
 
 function splitPairs(value: string, format: PairsFormat): [string, string][] {
-  return value.split(format.separator ?? ',').map((part) => {
-    const pair = format.spaced === true ? part.trimStart() : part;
+  return value.split(format.separator ?? ',').map((part, i) => {
+    const pair = format.spaced === true && i > 0 && part.startsWith(' ') ? part.slice(1) : part;
     const at = pair.indexOf('=');
     return at < 0 ? [pair, ''] : [pair.slice(0, at), pair.slice(at + 1)];
   });

@@ -1,22 +1,19 @@
-import type { MigrationInterface, QueryRunner } from 'typeorm';
-
 /**
- * Tables of the operator's desk. None is written by a claim: counts are kept in memory and flushed in batches.
+ * Tables of the operator's desk, made by the same migration as those of the inbox. None is written by a claim: counts are kept in
+ * memory and flushed in batches.
  *
- * - `webhook_audit`: what a person did, written with the deed.
+ * - `webhook_audit`: what a person did, written before the deed; its end is added after it.
  * - `webhook_issue`: a person's word on a group of dead rows that died of one error.
  * - `webhook_alert`: what `onAlert` was told, for the page.
  * - `webhook_relay`: the running instances, by heartbeat.
  * - `webhook_stat`: counts for each minute, source and metric.
  * - `webhook_duplicate`: how often an event came again, and when last.
  * - `webhook_secret_use`: when each secret verified last, by fingerprint.
- * - `webhook_rejection`: samples of requests that were not believed, explained.
+ * - `webhook_rejection`: samples of requests that were not believed, explained. `headers` and `body` only where
+ *   `rejections: { keep }` asks for them; the other columns hold no value of a header.
  */
-export class OperatorDesk1796100000000 implements MigrationInterface {
-  readonly name = 'OperatorDesk1796100000000';
-
-  async up(runner: QueryRunner): Promise<void> {
-    await runner.query(`
+export const DESK_TABLES: readonly string[] = [
+  `
       CREATE TABLE IF NOT EXISTS webhook_audit (
         id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         at       timestamptz NOT NULL DEFAULT now(),
@@ -24,25 +21,26 @@ export class OperatorDesk1796100000000 implements MigrationInterface {
         action   text        NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64),
         target   text        NOT NULL CHECK (octet_length(target) <= 600),
         reason   text        NOT NULL,
-        detail   jsonb       NOT NULL DEFAULT '{}'
-      )`);
-    await runner.query(`
+        detail   jsonb       NOT NULL DEFAULT '{}',
+        outcome  jsonb
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_issue (
         fingerprint text        PRIMARY KEY,
         state       text        NOT NULL CHECK (state IN ('acknowledged', 'resolved')),
         actor       text        NOT NULL,
         note        text        NOT NULL DEFAULT '',
         changed_at  timestamptz NOT NULL DEFAULT now()
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_alert (
         id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         at      timestamptz NOT NULL DEFAULT now(),
         kind    text        NOT NULL,
         subject text        NOT NULL,
         facts   jsonb       NOT NULL
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_relay (
         id         uuid        PRIMARY KEY,
         host       text        NOT NULL,
@@ -53,16 +51,16 @@ export class OperatorDesk1796100000000 implements MigrationInterface {
         running    integer     NOT NULL,
         started_at timestamptz NOT NULL DEFAULT now(),
         seen_at    timestamptz NOT NULL DEFAULT now()
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_stat (
         minute timestamptz NOT NULL,
         source text        NOT NULL,
         metric text        NOT NULL,
         value  bigint      NOT NULL,
         PRIMARY KEY (minute, source, metric)
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_duplicate (
         source   text        NOT NULL,
         tenant   text        NOT NULL,
@@ -70,8 +68,8 @@ export class OperatorDesk1796100000000 implements MigrationInterface {
         count    integer     NOT NULL,
         last_at  timestamptz NOT NULL,
         PRIMARY KEY (source, tenant, event_id)
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_secret_use (
         source      text        NOT NULL,
         fingerprint text        NOT NULL,
@@ -79,9 +77,8 @@ export class OperatorDesk1796100000000 implements MigrationInterface {
         first_at    timestamptz NOT NULL,
         last_at     timestamptz NOT NULL,
         PRIMARY KEY (source, fingerprint)
-      )`);
-    // `headers` and `body` only where `rejections: { keep }` asks for them; the other columns hold no value of a header.
-    await runner.query(`
+      )`,
+  `
       CREATE TABLE IF NOT EXISTS webhook_rejection (
         id           uuid        PRIMARY KEY,
         at           timestamptz NOT NULL,
@@ -99,18 +96,19 @@ export class OperatorDesk1796100000000 implements MigrationInterface {
         body         bytea,
         taken_at     timestamptz,
         taken_as     text
-      )`);
-    await runner.query(`
+      )`,
+  `
       CREATE INDEX IF NOT EXISTS webhook_rejection_kept ON webhook_rejection (source, id)
-        WHERE body IS NOT NULL AND taken_at IS NULL`);
-    await runner.query(
-      `CREATE INDEX IF NOT EXISTS webhook_outbox_parked ON webhook_outbox (id) WHERE state = 'parked'`,
-    );
-  }
+        WHERE body IS NOT NULL AND taken_at IS NULL`,
+];
 
-  async down(runner: QueryRunner): Promise<void> {
-    await runner.query(`DROP INDEX IF EXISTS webhook_outbox_parked`);
-    const tables = ['rejection', 'secret_use', 'duplicate', 'stat', 'relay', 'alert', 'issue', 'audit'];
-    for (const table of tables) await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
-  }
-}
+export const DESK_TABLE_NAMES = [
+  'rejection',
+  'secret_use',
+  'duplicate',
+  'stat',
+  'relay',
+  'alert',
+  'issue',
+  'audit',
+];

@@ -1,0 +1,30 @@
+import { Logger } from '@nestjs/common';
+import { ConfigurationError } from '../../src/index.js';
+import { startPostgres } from '../support/postgres.js';
+import { serve } from './receiver.js';
+import { readSettings } from './settings.js';
+
+try {
+  const settings = readSettings(process.env);
+  const postgres = await startPostgres();
+  const app = await serve(settings, postgres).catch(async (error: unknown) => {
+    await postgres.stop();
+    throw error;
+  });
+  const names = Object.keys(settings.sources).join(',');
+  new Logger('Receiver').log(`POST ${await app.getUrl()}/webhooks/{${names}}`);
+} catch (error) {
+  const fault = expectedFault(error);
+  console.error(fault === undefined ? error : `The receiver did not start.\n${fault}`);
+  process.exit(1);
+}
+
+/** What a person can put right: wrong settings, a port that is taken, a database that cannot be used. Only these need no stack trace. */
+function expectedFault(error: unknown): string | undefined {
+  if (error instanceof ConfigurationError) return error.message;
+  if (!(error instanceof Error) || !('code' in error)) return undefined;
+  // A refused connection to a host with several addresses is an AggregateError, whose own message is empty.
+  const message = error instanceof AggregateError ? error.errors.map(String).join('; ') : error.message;
+  const variable = 'syscall' in error && error.syscall === 'listen' ? 'PORT' : 'DATABASE_URL';
+  return `${variable}: ${message}`;
+}

@@ -1,0 +1,88 @@
+import { randomInt } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Random } from './sender/random.js';
+import { faults, isClean, report } from './sender/report.js';
+import { Sender } from './sender/sender.js';
+import { Sink } from './sender/sink.js';
+import { curlCommands } from './support/curl.commands.js';
+import { freePort } from './support/free.port.js';
+import { startPostgres } from './support/postgres.js';
+import { ReceiverProcess } from './support/receiver.process.js';
+
+const USAGE = `npm start -- [--once] [--seed <number>]
+
+Starts PostgreSQL (or uses DATABASE_URL), the example receiver and a sender that plays GitHub, Shopify, Stripe and a sender of
+Standard Webhooks, and tells what became of every event.
+
+  --once  end after the table, with code 1 when anything was lost, doubled or wrongly answered
+  --seed  repeat the choices of an earlier run
+
+Environment: PORT (3000 when free), DATABASE_URL, HTTP_ADAPTER=express|fastify`;
+
+const FAIL_FIRST_PERCENT = 10;
+
+/** What has to be stopped at the end, last started first. */
+const started: { stop(): Promise<void> | void }[] = [];
+
+function keep<T extends { stop(): Promise<void> | void }>(startedOne: T): T {
+  started.unshift(startedOne);
+  return startedOne;
+}
+
+/** @returns the exit code, or waits for a signal to end it when the receiver is to stay up */
+async function run(once: boolean, seed: number): Promise<number> {
+  const say = (line: string) => console.log(line);
+  const postgres = keep(await startPostgres());
+  const sink = keep(await Sink.start());
+  const port = await freePort(Number(process.env.PORT || 3000));
+  const origin = `http://127.0.0.1:${port}`;
+  const logFile = join(tmpdir(), `webhook-receiver-${port}.log`);
+  const receiver = keep(new ReceiverProcess(logFile));
+  await receiver.start(port, {
+    DATABASE_URL: postgres.url,
+    EFFECT_URL: sink.url,
+    FAIL_FIRST_PERCENT: String(FAIL_FIRST_PERCENT),
+    WEBHOOK_SOURCES_FILE: '',
+  });
+  say(`The receiver serves ${origin}/webhooks/:source and logs to ${logFile}. Seed: ${seed}`);
+
+  const sender = new Sender(origin, postgres.url, sink, new Random(seed), say);
+  const outcome = await Promise.race([sender.run(), receiver.failed()]);
+  say(report(outcome));
+  for (const fault of faults(outcome)) say(fault);
+  if (once) return isClean(outcome) ? 0 : 1;
+
+  say(`\nThe receiver stays up until Ctrl-C. Try it:\n\n${curlCommands(origin)}\n`);
+  return receiver.failed();
+}
+
+function readArguments(): { once: boolean; seed: number } {
+  const { values } = parseArgs({
+    options: { once: { type: 'boolean' }, seed: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    process.exit(0);
+  }
+  const seed = Number(values.seed ?? randomInt(1_000_000));
+  if (!Number.isInteger(seed))
+    throw new TypeError(`--seed: expected a whole number, received '${values.seed}'`);
+  return { once: values.once ?? false, seed };
+}
+
+/** Ends with the signal, at once and whatever is under way. */
+const interrupted = new Promise<number>((resolve) => {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(0));
+});
+
+let code = 1;
+try {
+  const { once, seed } = readArguments();
+  code = await Promise.race([run(once, seed), interrupted]);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+}
+for (const one of started) await one.stop();
+process.exit(code);

@@ -1,0 +1,4 @@
+import { writeFileSync } from 'node:fs';
+import { requirementsPage } from './requirements.js';
+
+writeFileSync('docs/requirements.md', requirementsPage('.'));

@@ -1,0 +1,23 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { formulaVectors } from '../test/support/vectors/make/formula-vectors.js';
+import { handshakeVectors } from '../test/support/vectors/make/handshake-vectors.js';
+import { sdkVectors } from '../test/support/vectors/make/sdk-vectors.js';
+
+/**
+ * `npm run vectors:make`: writes `test/vectors/`. Signatures are made with the vendors' npm SDKs where they can sign, and
+ * otherwise from the documented formula (`test/support/signers/`), never with the code that is tested with them.
+ */
+const files = {
+  'sdk.json': await sdkVectors(),
+  'formula.json': formulaVectors(),
+  'handshakes.json': handshakeVectors(),
+};
+
+mkdirSync('test/vectors', { recursive: true });
+for (const [name, vectors] of Object.entries(files)) {
+  writeFileSync(
+    `test/vectors/${name}`,
+    `[\n${vectors.map((vector) => JSON.stringify(vector)).join(',\n')}\n]\n`,
+  );
+  console.log(`test/vectors/${name}: ${vectors.length} vectors`);
+}

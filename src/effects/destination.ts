@@ -1,0 +1,63 @@
+import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
+import { isIP, type LookupFunction } from 'node:net';
+import { PermanentError } from '../core/errors.js';
+import type { AddressRules } from './address-rules.js';
+
+/** A URL that no effect may call. Permanent: it is the same at the next attempt. */
+export class DestinationRefused extends PermanentError {}
+
+/** Resolves a name to all its addresses. */
+export type Resolve = (
+  hostname: string,
+  callback: (error: Error | null, addresses: LookupAddress[]) => void,
+) => void;
+
+const resolveByDns: Resolve = (hostname, callback) => dnsLookup(hostname, { all: true }, callback);
+
+/**
+ * The URL, if its text alone does not rule it out. An address written as such is judged here, since no name is looked up for it;
+ * the URL parser has turned every spelling of it (octal, hexadecimal, one number) into the usual one.
+ * @throws DestinationRefused
+ */
+export function destination(text: string | URL, allowHttp: boolean, mayConnect: AddressRules): URL {
+  // The parser drops line breaks and turns backslashes round: what one reader repairs another may read differently.
+  if (/[\s\\\u0000-\u001f\u007f]/.test(String(text)))
+    throw new DestinationRefused('the URL holds spaces, control characters or backslashes');
+  if (!URL.canParse(String(text))) throw new DestinationRefused('expected an absolute URL');
+  const url = new URL(text);
+  if (url.protocol !== 'https:' && !(allowHttp && url.protocol === 'http:')) {
+    throw new DestinationRefused(
+      `expected https${allowHttp ? ' or http' : ''}, received '${url.protocol.slice(0, 20)}'; http must be allowed by { allow: { http: true } }`,
+    );
+  }
+  if (url.username !== '' || url.password !== '')
+    throw new DestinationRefused('the URL holds a user name or a password; send a header instead');
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  if (isIP(host) !== 0 && !mayConnect(host)) throw notPublic(host, host);
+  return url;
+}
+
+/**
+ * The lookup of a connection: each name is resolved once, and what was judged is what is connected to, so that a name which
+ * changes its address between a check and a connection gains nothing. One address that is refused rules out the name.
+ */
+export function checkedLookup(mayConnect: AddressRules, resolve: Resolve = resolveByDns): LookupFunction {
+  return (hostname, options, callback) => {
+    resolve(hostname, (error, addresses) => {
+      const refused = error === null ? addresses.find(({ address }) => !mayConnect(address)) : undefined;
+      const first = addresses?.[0];
+      if (error !== null) callback(error, []);
+      else if (refused !== undefined) callback(notPublic(hostname, refused.address), []);
+      else if (first === undefined) callback(new Error(`${hostname} has no address`), []);
+      else if (options.all === true) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+function notPublic(host: string, address: string): DestinationRefused {
+  return new DestinationRefused(
+    `${host.slice(0, 100)} leads to ${address}, which is no public address; ` +
+      `allow it by { allow: { privateAddresses: ['${address}'] } } if that is meant`,
+  );
+}

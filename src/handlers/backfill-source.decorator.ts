@@ -1,0 +1,36 @@
+import { append } from './metadata.js';
+
+/** What `@BackfillSource` writes on a method. */
+export interface BackfillSourceMetadata {
+  readonly source: string;
+}
+
+export const BACKFILL_SOURCE = Symbol('webhook-inbox:backfill-source');
+
+/** One event of the provider's own list. */
+export interface BackfillEvent {
+  /** As a webhook would carry it: bytes as they are, anything else as JSON. Id, type and time are read from it as from a webhook. */
+  readonly body: unknown;
+  /** Where the source reads the id or the type from headers: those. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** The tenant, where the source has several. @default '' */
+  readonly tenant?: string;
+}
+
+export interface BackfillContext {
+  /** Fires when the run is stopped. */
+  readonly signal: AbortSignal;
+}
+
+/** What a method with `@BackfillSource` looks like: it pages through the provider's list from `since` on, in any order. */
+export type ListEvents = (since: Date, context: BackfillContext) => AsyncIterable<BackfillEvent>;
+
+/**
+ * The method, an async generator, yields the provider's own list of events since a time; `Backfills.run` claims those that no
+ * webhook has brought. One method a source.
+ *
+ * @param source name of a configured source
+ */
+export function BackfillSource(source: string): MethodDecorator {
+  return append<BackfillSourceMetadata>(BACKFILL_SOURCE, { source });
+}

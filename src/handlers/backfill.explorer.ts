@@ -1,0 +1,57 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
+import { ConfigurationError } from '../core/errors.js';
+import { configuredSource, type ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import {
+  BACKFILL_SOURCE,
+  type BackfillContext,
+  type BackfillEvent,
+  type BackfillSourceMetadata,
+  type ListEvents,
+} from './backfill-source.decorator.js';
+import { metadataOf } from './metadata.js';
+
+type Methods = Record<string, ListEvents>;
+
+/** Reads `@BackfillSource` on every provider, and holds what it found. */
+@Injectable()
+export class BackfillExplorer {
+  private readonly bySource = new Map<string, ListEvents>();
+
+  constructor(
+    private readonly discovery: DiscoveryService,
+    private readonly scanner: MetadataScanner,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+  ) {}
+
+  /** @throws ConfigurationError naming the class, the method and the remedy */
+  explore(): void {
+    for (const wrapper of this.discovery.getProviders()) {
+      const { metatype } = wrapper;
+      if (typeof metatype !== 'function' || metatype.prototype === undefined) continue;
+      const prototype = metatype.prototype as Methods;
+      for (const name of this.scanner.getAllMethodNames(prototype)) {
+        for (const { source } of metadataOf<BackfillSourceMetadata>(BACKFILL_SOURCE, prototype[name]!)) {
+          this.register(source, wrapper, name, `${metatype.name}.${name} @BackfillSource('${source}')`);
+        }
+      }
+    }
+  }
+
+  list(source: string): ListEvents | undefined {
+    return this.bySource.get(source);
+  }
+
+  private register(source: string, wrapper: InstanceWrapper, method: string, at: string): void {
+    configuredSource(this.options, source, at);
+    if (this.bySource.has(source))
+      throw new ConfigurationError(`${at}: the source has another method already; one lists its events`);
+    if (!wrapper.isDependencyTreeStatic())
+      throw new ConfigurationError(`${at} is in a request-scoped class; make it a singleton`);
+    this.bySource.set(source, (since: Date, context: BackfillContext): AsyncIterable<BackfillEvent> =>
+      (wrapper.instance as Methods)[method]!(since, context),
+    );
+  }
+}

@@ -1,0 +1,168 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { BodyReader } from '../core/body.js';
+import { EventIdUnusable, WebhookInboxError } from '../core/errors.js';
+import { eventId } from '../core/event-id.js';
+import { errorText, logLine } from '../core/log.js';
+import { RequestHeaders } from '../core/request.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Source } from '../core/resolve-source.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import type { BackfillEvent, ListEvents } from '../handlers/backfill-source.decorator.js';
+import { BackfillExplorer } from '../handlers/backfill.explorer.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { Claimer } from './claimer.js';
+import { incomingEvents, type IncomingEvent } from './delivery.js';
+
+export interface BackfillOptions {
+  /** Events that happened from then on; not before what the source's claims are kept for. */
+  readonly since: Date;
+  /** Stops between two events. */
+  readonly signal?: AbortSignal;
+  /** Told after each batch of claims. */
+  readonly onProgress?: (report: BackfillReport) => void;
+}
+
+export interface BackfillReport {
+  /** Events that the list held. */
+  readonly seen: number;
+  /** Events that were new: they will be handled. */
+  readonly claimed: number;
+  /** Events that were known; nothing of them is touched. */
+  readonly known: number;
+  /** Events from before what claims are kept for: they may have been handled and forgotten. */
+  readonly tooOld: number;
+  /** Events without a usable id. */
+  readonly unusable: number;
+}
+
+const BATCH = 100;
+
+/**
+ * Pulls a provider's own list of events through the claim: what a webhook has brought is a duplicate, what none has is claimed as if
+ * it had, with origin `backfill`. Safe to stop and to run again, and beside webhooks that arrive meanwhile.
+ */
+@Injectable()
+export class Backfills {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly explorer: BackfillExplorer,
+    private readonly registry: HandlerRegistry,
+    private readonly claimer: Claimer,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /**
+   * @throws WebhookInboxError UNKNOWN_SOURCE; BACKFILL_REFUSED when `since` lies before what claims are kept for, when nothing lists
+   *   the source's events, or when only routes handle them; what the method throws
+   */
+  async run(sourceName: string, { since, signal, onProgress }: BackfillOptions): Promise<BackfillReport> {
+    const { source, list } = this.backfillable(sourceName, since);
+    const report = { seen: 0, claimed: 0, known: 0, tooOld: 0, unusable: 0 };
+    const batch: IncomingEvent[] = [];
+    const flush = async () => {
+      const claimed = await this.claim(batch);
+      report.claimed += claimed;
+      report.known += batch.length - claimed;
+      batch.length = 0;
+      onProgress?.({ ...report });
+    };
+    const never = new AbortController().signal;
+    for await (const item of list(since, { signal: signal ?? never })) {
+      report.seen += 1;
+      for (const event of this.read(source, item, report)) batch.push(event);
+      if (batch.length >= BATCH) await flush();
+      if (signal?.aborted === true) break;
+    }
+    await flush();
+    this.logger.log(logLine('backfill ended', { source: sourceName, since: since.toISOString(), ...report }));
+    return report;
+  }
+
+  private backfillable(name: string, since: Date): { source: Source; list: ListEvents } {
+    const source = this.options.sources.get(name);
+    if (source === undefined)
+      throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured in WebhooksModule`);
+    const list = this.explorer.list(name);
+    if (list === undefined)
+      throw refused(`no method has @BackfillSource('${name}'): write one that yields the provider's list`);
+    if ([...this.registry.routes().values()].some((route) => route.source === name))
+      throw refused(`source '${name}' has a route with @UseWebhook, which only a delivery can run`);
+    // A claim is kept by its arrival, which is never before the event: what happened within the window is known if it ever came.
+    if (!(since.getTime() >= Date.now() - source.retentionMs)) {
+      throw refused(
+        `expected \`since\` within the ${source.retentionMs / 86_400_000} days that claims of source '${name}' are kept, received ` +
+          `${String(since)}: events before that may have been handled and forgotten, and would be handled twice`,
+      );
+    }
+    return { source, list };
+  }
+
+  /** The events of one item, with the ids that a webhook would give them. */
+  private read(source: Source, item: BackfillEvent, report: { tooOld: number; unusable: number }) {
+    const { body, headers = {}, tenant = '' } = item;
+    const isBytes = body instanceof Uint8Array;
+    const rawBody = isBytes ? Buffer.from(body) : Buffer.from(JSON.stringify(body ?? null));
+    const type = isBytes ? undefined : 'application/json';
+    const request = {
+      method: 'POST',
+      url: `/webhooks/${source.name}`,
+      headers: RequestHeaders.from({ 'content-type': type, ...headers }),
+      rawBody,
+    };
+    try {
+      const events = incomingEvents({
+        source,
+        request,
+        body: new BodyReader(rawBody),
+        tenant: tenant === '' ? '' : eventId(tenant, 'the tenant'),
+        verifiedBy: 'backfill',
+        stale: false,
+      });
+      const oldest = Date.now() - source.retentionMs;
+      const young = events.filter(({ occurredAt }) => (occurredAt?.getTime() ?? Infinity) >= oldest);
+      report.tooOld += events.length - young.length;
+      return young;
+    } catch (error) {
+      if (!(error instanceof EventIdUnusable)) throw error;
+      report.unusable += 1;
+      this.logger.warn(logLine(`not backfilled: ${errorText(error)}`, { source: source.name }));
+      return [];
+    }
+  }
+
+  /** Returns how many were new. Sorted and unique, as any batch of claims. */
+  private async claim(events: readonly IncomingEvent[]): Promise<number> {
+    const unique = new Map(events.map((event) => [JSON.stringify([event.tenant, event.eventId]), event]));
+    const sorted = [...unique].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, event]) => event);
+    if (sorted.length === 0) return 0;
+    let claimed = 0;
+    try {
+      claimed = await this.claimTogether(sorted);
+    } catch (error) {
+      if (sorted.length === 1) throw error;
+      // One event that PostgreSQL refuses must not keep the others out; what cannot be claimed ends the run.
+      for (const event of sorted) claimed += await this.claimTogether([event]);
+    }
+    if (claimed > 0) this.wakeUp.wake();
+    return claimed;
+  }
+
+  private async claimTogether(events: readonly IncomingEvent[]): Promise<number> {
+    const claims = events.map((event) => ({
+      event,
+      origin: 'backfill' as const,
+      rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.row(event, name)),
+    }));
+    const results = await this.claimer.transaction((manager, secondTry) =>
+      this.claimer.claim(manager, claims, secondTry),
+    );
+    return results.filter(({ won }) => won).length;
+  }
+}
+
+function refused(detail: string): WebhookInboxError {
+  return new WebhookInboxError('BACKFILL_REFUSED', `Backfill refused: ${detail}`);
+}

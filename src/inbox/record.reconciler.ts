@@ -1,0 +1,167 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { Alerts } from '../core/alerts.js';
+import type { WebhookEvent } from '../core/event.js';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions, ResolvedRecord } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
+import { EventPreparer } from '../outbox/event.preparer.js';
+import type { ClaimCursor } from '../storage/claim.store.js';
+import { inTransaction } from '../storage/connection.js';
+import { RecordStore, type DoneRow } from '../storage/record.store.js';
+
+/** What came of looking for the business records of `done` rows. */
+export interface RecordReport {
+  /** Rows whose record was looked for. */
+  readonly checked: number;
+  /** Rows whose record is missing, the ones below included. */
+  readonly missing: number;
+  /** Rows that run again. */
+  readonly reprocessed: number;
+  /** Rows that could not be judged: the check threw, or the body could not be read. */
+  readonly unchecked: number;
+}
+
+type Candidate = DoneRow & { readonly seen: WebhookEvent };
+
+const BATCH = 200;
+
+/**
+ * Finds events that are done although what their handler wrote is not there. Claim, record and completion commit together, so that
+ * this cannot come from a crash: someone restored a table or deleted a record. It never looks at a row in work.
+ */
+@Injectable()
+export class RecordReconciler {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: RecordStore,
+    private readonly registry: HandlerRegistry,
+    private readonly events: EventPreparer,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /** @param mine asked between batches; false ends the pass, since another instance has taken over */
+  async reconcile(mine: () => Promise<boolean>): Promise<RecordReport> {
+    const report = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
+    for (const handler of new Set(this.registry.handlers().values())) {
+      const { record } = handler;
+      if (record === undefined) continue;
+      let cursor: ClaimCursor | undefined;
+      do {
+        const rows = await this.page(handler, record, cursor);
+        await this.check(handler, record, rows, report);
+        cursor = rows.length < BATCH ? undefined : rows.at(-1);
+        if (cursor !== undefined && !(await mine())) return report;
+      } while (cursor !== undefined);
+    }
+    return report;
+  }
+
+  private page(
+    handler: Handler,
+    record: ResolvedRecord,
+    cursor: ClaimCursor | undefined,
+  ): Promise<DoneRow[]> {
+    const names = [handler.name, ...handler.was];
+    const { windowMs, minAgeMs } = record;
+    const { manager } = this.dataSource;
+    return this.store.done(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor);
+  }
+
+  private async check(
+    handler: Handler,
+    record: ResolvedRecord,
+    rows: readonly DoneRow[],
+    report: { -readonly [K in keyof RecordReport]: number },
+  ): Promise<void> {
+    const found = await this.missing(record, this.read(rows), this.dataSource.manager);
+    report.checked += found.checked;
+    let unchecked = rows.length - found.checked;
+    let error = found.error;
+    for (const row of found.missing) {
+      try {
+        if (!(await this.settle(record, row))) continue;
+        report.missing += 1;
+        if (record.onMissing === 'reprocess') report.reprocessed += 1;
+      } catch (thrown) {
+        unchecked += 1;
+        error = thrown;
+      }
+    }
+    report.unchecked += unchecked;
+    if (unchecked > 0) {
+      const text = `business records could not be looked for: ${errorText(error)}`;
+      this.logger.warn(logLine(text, { source: handler.source, name: handler.name, rows: unchecked }));
+    }
+  }
+
+  private read(rows: readonly DoneRow[]): Candidate[] {
+    return rows.flatMap((row) => {
+      try {
+        return [{ ...row, seen: this.events.parse(row.event) }];
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  private async missing(
+    { look }: ResolvedRecord,
+    rows: readonly Candidate[],
+    manager: EntityManager,
+  ): Promise<{ missing: Candidate[]; checked: number; error?: unknown }> {
+    if ('missing' in look) {
+      try {
+        const events = rows.map(({ seen }) => seen);
+        const ids = new Set((await look.missing(events, manager)).map(({ id }) => id));
+        return { missing: rows.filter(({ id }) => ids.has(id)), checked: rows.length };
+      } catch (error) {
+        return { missing: [], checked: 0, error };
+      }
+    }
+    const missing: Candidate[] = [];
+    let checked = 0;
+    let error: unknown;
+    for (const row of rows) {
+      try {
+        const where = look.where(row.seen);
+        refuseEmpty(where);
+        if (!(await manager.existsBy(look.entity, where))) missing.push(row);
+        checked += 1;
+      } catch (thrown) {
+        error = thrown;
+      }
+    }
+    return { missing, checked, error };
+  }
+
+  /** Looks again under the row's lock, and marks it. False when it is no longer missing, or no longer done. */
+  private async settle(record: ResolvedRecord, row: Candidate): Promise<boolean> {
+    const { manager } = this.dataSource;
+    const marked = await inTransaction(manager, this.options.claimTimeoutMs, async (transaction) => {
+      if (!(await this.store.lock(transaction, row.outboxId))) return false;
+      const again = await this.missing(record, [row], transaction);
+      if (again.error !== undefined) throw again.error;
+      if (again.missing.length === 0) return false;
+      await this.store.mark(transaction, row.outboxId, record.onMissing === 'reprocess');
+      return true;
+    });
+    if (marked) this.tell(record, row);
+    return marked;
+  }
+
+  private tell({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
+    const { source, tenant, eventId } = event;
+    this.alerts.raise({ kind: 'missing-record', outboxId, name, event: { source, tenant, eventId }, action });
+  }
+}
+
+function refuseEmpty(where: object | readonly object[]): void {
+  const all = Array.isArray(where) ? (where as object[]) : [where];
+  if (all.length === 0 || all.some((one) => Object.keys(one).length === 0))
+    throw new Error('`where` returned an empty condition, which any record would meet');
+}

@@ -1,0 +1,112 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { WebhookInboxError } from '../core/errors.js';
+import { storable, type EventKey } from '../core/event.js';
+import { logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { inTransaction } from '../storage/connection.js';
+import { ErasureStore, type ErasableRow } from '../storage/erasure.store.js';
+
+export interface ErasureOptions {
+  /** Who asks. */
+  readonly by: string;
+  /** Why: stands at the tombstone. */
+  readonly reason: string;
+}
+
+/** A row of work that an erasure met. */
+export interface ErasedWork {
+  readonly outboxId: string;
+  readonly name: string;
+}
+
+export interface ErasureReport {
+  /** `already`: erased before, and left as it was. `unknown`: no such event; one that comes later is stored. */
+  readonly outcome: 'erased' | 'already' | 'unknown';
+  /** Work that will not be done any more. */
+  readonly cancelled: readonly ErasedWork[];
+  /** Of these, effects that had begun at least once: the outside world may hold what is erased here. */
+  readonly possiblySent: readonly ErasedWork[];
+  /** Effects that were done before: the outside world holds them. */
+  readonly sent: readonly ErasedWork[];
+}
+
+const MAX_TEXT_BYTES = 500;
+
+/**
+ * Removes what an event holds (body, headers, payloads, results, error texts, keys), cancels what is still owed for it, and leaves
+ * the tombstone: a redelivery is a duplicate, and its bytes are not stored. What handlers wrote is the application's to erase.
+ */
+@Injectable()
+export class Erasure {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: ErasureStore,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /** @throws WebhookInboxError ERASURE_REFUSED without `by` or `reason` */
+  async erase(event: EventKey, { by, reason }: ErasureOptions): Promise<ErasureReport> {
+    const key = { source: event.source, tenant: event.tenant, eventId: event.eventId };
+    for (const [name, text] of Object.entries({ by, reason })) {
+      if (text.trim() === '')
+        throw new WebhookInboxError('ERASURE_REFUSED', `erase: expected \`${name}\`, received blank text`);
+    }
+    const report = await inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, (manager) =>
+      this.within(manager, key, storable(by, MAX_TEXT_BYTES), storable(reason, MAX_TEXT_BYTES)),
+    );
+    // Another row of a key whose turn it was may go on.
+    if (report.cancelled.length > 0) this.wakeUp.wake();
+    this.logger.log(
+      logLine(`erasure: ${report.outcome}`, {
+        ...key,
+        by,
+        cancelled: report.cancelled.length,
+        possiblySent: report.possiblySent.length,
+      }),
+    );
+    return report;
+  }
+
+  private async within(
+    manager: EntityManager,
+    key: EventKey,
+    by: string,
+    reason: string,
+  ): Promise<ErasureReport> {
+    const erased = await this.store.lockClaim(manager, key);
+    if (erased !== false) return reportOf(erased === undefined ? 'unknown' : 'already', []);
+    const rows = await this.lockRows(manager, key);
+    const ids = rows.map(({ id }) => id);
+    await this.store.eraseRows(manager, ids);
+    await this.store.eraseData(manager, ids);
+    await this.store.eraseClaim(manager, key, by, reason);
+    return reportOf('erased', rows);
+  }
+
+  // With every row locked nothing more can be enqueued, since a run enqueues and settles in one transaction.
+  private async lockRows(manager: EntityManager, key: EventKey): Promise<ErasableRow[]> {
+    let before = -1;
+    for (;;) {
+      const rows = await this.store.lockRows(manager, key);
+      if (rows.length === before) return rows;
+      before = rows.length;
+    }
+  }
+}
+
+function reportOf(outcome: ErasureReport['outcome'], rows: readonly ErasableRow[]): ErasureReport {
+  const work = ({ id, name }: ErasableRow): ErasedWork => ({ outboxId: id, name });
+  const cancelled = rows.filter(({ state }) => ['pending', 'parked', 'dead'].includes(state));
+  return {
+    outcome,
+    cancelled: cancelled.map(work),
+    possiblySent: cancelled.filter(({ kind, attempt }) => kind === 'effect' && attempt > 0).map(work),
+    sent: rows.filter(({ kind, state }) => kind === 'effect' && state === 'done').map(work),
+  };
+}

@@ -1,0 +1,31 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { logLine } from '../core/log.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { DecisionStore, type ParkedDecision } from '../storage/decision.store.js';
+import type { Decider } from './revivals.js';
+
+/** Decides about effects whose end is not known. */
+@Injectable()
+export class Parked {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly store: DecisionStore,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /**
+   * `retry`: run it again under its key; it may happen twice. `done`: it did happen. `dead`: it did not, and is not to.
+   * @returns false when the row is not parked
+   */
+  async decide(outboxId: string, decision: ParkedDecision, { by, reason }: Decider): Promise<boolean> {
+    const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
+    if (decided)
+      this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));
+    if (decided && decision === 'retry') this.wakeUp.wake();
+    return decided;
+  }
+}

@@ -1,0 +1,104 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { EventKey } from '../core/event.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { ClaimStore } from '../storage/claim.store.js';
+import { ReplayStore, type EventRow } from '../storage/replay.store.js';
+
+/** What a replay does to one event. */
+export interface ReplayPlan {
+  readonly event: EventKey;
+  /** Our id of the event; undefined when there is none. */
+  readonly id?: string;
+  /** Why it cannot be replayed; undefined when it can. */
+  readonly refused?: string;
+  /** Handlers that run, under the names of today. */
+  readonly run: readonly PlannedRun[];
+  /** Effects that are done and stay done. */
+  readonly staysDone: readonly PlannedEffect[];
+  /** Effects that are done and happen once more, under a new key. */
+  readonly refired: readonly PlannedEffect[];
+}
+export interface PlannedRun {
+  readonly handler: string;
+  /** Undefined for a handler that the event has not been handled by. */
+  readonly rowId?: string;
+}
+export interface PlannedEffect {
+  readonly id: string;
+  readonly name: string;
+  readonly key: string;
+}
+
+/** Says what a replay does, for the preview and for the replay itself. */
+@Injectable()
+export class ReplayPlanner {
+  constructor(
+    private readonly registry: HandlerRegistry,
+    private readonly claims: ClaimStore,
+    private readonly store: ReplayStore,
+  ) {}
+
+  async plan(manager: EntityManager, event: EventKey, refire: readonly string[]): Promise<ReplayPlan> {
+    const { source, tenant, eventId } = event;
+    const stored = await this.claims.load(manager, event);
+    const key = { source, tenant, eventId };
+    if (stored === undefined) return refusal(key, undefined, 'no such event');
+    if (stored.body === null)
+      return refusal(key, stored.id, 'its body was removed, by retention or by a person');
+    const rows = await this.store.rowsOf(manager, event);
+    const handlerRows = rows.filter((row) => row.kind === 'handler');
+    const unknown = handlerRows.find((row) => this.registry.handler(row.name) === undefined);
+    if (unknown !== undefined) return refusal(key, stored.id, this.whyUnknown(unknown.name));
+    const run = this.registry.match(source, stored.type).map((handler): PlannedRun => {
+      const row = handlerRows.find(({ name }) => this.registry.handler(name) === handler);
+      return { handler: handler.name, rowId: row?.id };
+    });
+    if (run.length === 0)
+      return refusal(key, stored.id, `no handler of source '${source}' matches '${stored.type}'`);
+    const busy = handlerRows.find((row) => row.state === 'pending');
+    if (busy !== undefined) return refusal(key, stored.id, `'${busy.name}' has not ended yet`);
+    const again = new Set(run.map(({ rowId }) => rowId));
+    const isRefired = ({ name, parentId }: EventRow): boolean => {
+      if (again.has(parentId)) return refire.includes(this.registry.effect(name)?.name ?? name);
+      // An effect that another one enqueued when it was done comes with that one, and only with it.
+      const parent = rows.find(({ id }) => id === parentId);
+      return parent?.kind === 'effect' && isRefired(parent);
+    };
+    const done = rows.filter((row) => row.kind === 'effect' && row.state === 'done');
+    const left = done.find((row) => refire.includes(row.name) && !isRefired(row));
+    if (left !== undefined) return refusal(key, stored.id, whyNotRefired(left, rows));
+    return {
+      event: key,
+      id: stored.id,
+      run,
+      staysDone: done.filter((row) => !isRefired(row)).map(asPlanned),
+      refired: done.filter(isRefired).map(asPlanned),
+    };
+  }
+
+  private whyUnknown(name: string): string {
+    if (this.registry.routes().has(name)) {
+      return `'${name}' is a route with @UseWebhook, and only a delivery can run one: have the provider send the event again`;
+    }
+    return (
+      `it was handled by '${name}', which no handler of today is. ` +
+      `If one was renamed, say so with { was: ['${name.split('/')[1]}'] }, or its effects would happen again`
+    );
+  }
+}
+
+function whyNotRefired({ name, parentId }: EventRow, rows: readonly EventRow[]): string {
+  const parent = rows.find(({ id }) => id === parentId);
+  const by =
+    parent === undefined ? 'something outside of this event' : `'${parent.name}', which does not run again`;
+  return `effect '${name}' was enqueued by ${by}, so that it cannot happen once more; refire that effect, or enqueue it anew`;
+}
+
+function refusal(event: EventKey, id: string | undefined, refused: string): ReplayPlan {
+  return { event, id, refused, run: [], staysDone: [], refired: [] };
+}
+
+function asPlanned({ id, name, key }: EventRow): PlannedEffect {
+  return { id, name, key };
+}

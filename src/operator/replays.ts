@@ -1,0 +1,155 @@
+import { setTimeout } from 'node:timers/promises';
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { EventKey } from '../core/event.js';
+import { logLine } from '../core/log.js';
+import { uuidV7 } from '../core/outbox-id.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { OwedRows } from '../inbox/owed.rows.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import { ClaimStore } from '../storage/claim.store.js';
+import { inTransaction } from '../storage/connection.js';
+import { ReplayStore, type EventCriteria } from '../storage/replay.store.js';
+import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
+
+/** Events named one by one, or by what they have in common, `limit` at most. */
+export type ReplaySelection =
+  | { readonly events: readonly EventKey[] }
+  | (EventCriteria & { /** @default 1000 */ readonly limit?: number });
+
+export interface ReplayOptions {
+  /** Who asks for it; kept with the replay. */
+  readonly by: string;
+  /** Why; kept with the replay. */
+  readonly reason: string;
+  /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
+  readonly refire?: readonly string[];
+  /** Events a second at most. @default no limit */
+  readonly perSecond?: number;
+  /** Id of a replay that was interrupted: events that it has taken are left out. @default a new one */
+  readonly id?: string;
+  readonly onProgress?: (report: ReplayReport) => void;
+  /** Stops between two events. */
+  readonly signal?: AbortSignal;
+}
+
+export interface ReplayReport {
+  /** To go on with when the replay was interrupted. */
+  readonly id: string;
+  readonly replayed: number;
+  /** Taken before under this id. */
+  readonly skipped: number;
+  /** Events that cannot be replayed, with the reason. */
+  readonly refused: readonly ReplayPlan[];
+}
+
+const DEFAULT_LIMIT = 1_000;
+const LOCK_TIMEOUT_MS = 5_000;
+
+/**
+ * Runs settled events again: today's matching handlers, under the ids they had, so that effects which are done stay done, unless a
+ * person asks for exactly that.
+ */
+@Injectable()
+export class Replays {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly registry: HandlerRegistry,
+    private readonly claims: ClaimStore,
+    private readonly store: ReplayStore,
+    private readonly owedRows: OwedRows,
+    private readonly planner: ReplayPlanner,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /** What a replay would do to each event; changes nothing. */
+  async preview(selection: ReplaySelection, refire: readonly string[] = []): Promise<ReplayPlan[]> {
+    const { manager } = this.dataSource;
+    const plans: ReplayPlan[] = [];
+    for (const key of await this.select(selection)) plans.push(await this.planner.plan(manager, key, refire));
+    return plans;
+  }
+
+  /**
+   * Replays the events of a selection, each in a transaction of its own: it can be interrupted, and run again under its id.
+   * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names one that nobody has
+   */
+  async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
+    const id = options.id ?? uuidV7();
+    const refire = (options.refire ?? []).map((name) => this.registry.knownEffect(name).name);
+    const refused: ReplayPlan[] = [];
+    let [replayed, skipped] = [0, 0];
+    const keys = await this.select(selection, id);
+    for (const [index, key] of keys.entries()) {
+      if (index > 0 && options.perSecond !== undefined)
+        await pause(1_000 / options.perSecond, options.signal);
+      if (options.signal?.aborted === true) break;
+      const outcome = await this.replay(key, id, refire, options);
+      if (outcome === 'replayed') replayed += 1;
+      else if (outcome === 'skipped') skipped += 1;
+      else refused.push(outcome);
+      options.onProgress?.({ id, replayed, skipped, refused: [...refused] });
+    }
+    this.logger.log(
+      logLine('replay', {
+        id,
+        by: options.by,
+        reason: options.reason,
+        replayed,
+        skipped,
+        refused: refused.length,
+      }),
+    );
+    return { id, replayed, skipped, refused };
+  }
+
+  private async replay(
+    key: EventKey,
+    replayId: string,
+    refire: readonly string[],
+    { by, reason }: ReplayOptions,
+  ): Promise<'replayed' | 'skipped' | ReplayPlan> {
+    const outcome = await inTransaction(this.dataSource.manager, LOCK_TIMEOUT_MS, async (manager) => {
+      // Locked, so that the body that is there now is there when the handler runs, and two replays do not mix.
+      const claim = await this.claims.load(manager, key, true);
+      if (claim !== undefined && (await this.store.isTaken(manager, replayId, claim.id))) return 'skipped';
+      const plan = await this.planner.plan(manager, key, refire);
+      if (plan.refused !== undefined) return plan;
+      await this.store.take(manager, replayId, plan.id!, by, reason);
+      await this.owe(manager, plan, replayId, refire);
+      return 'replayed';
+    });
+    if (outcome === 'replayed') this.wakeUp.wake();
+    return outcome;
+  }
+
+  private async owe(
+    manager: EntityManager,
+    plan: ReplayPlan,
+    replayId: string,
+    refire: readonly string[],
+  ): Promise<void> {
+    for (const { handler, rowId } of plan.run) {
+      if (rowId === undefined) {
+        await this.owedRows.add(manager, { ...plan.event, id: plan.id! }, this.registry.handler(handler)!);
+        continue;
+      }
+      const generation = await this.store.replayRow(manager, rowId, refire.length > 0);
+      if (generation === undefined) continue;
+      for (const effect of refire) await this.store.refire(manager, rowId, effect, generation, replayId);
+    }
+  }
+
+  private async select(selection: ReplaySelection, replayId?: string): Promise<readonly EventKey[]> {
+    if ('events' in selection) return selection.events;
+    const { limit = DEFAULT_LIMIT, ...criteria } = selection;
+    return this.store.select(this.dataSource.manager, criteria, limit, replayId);
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await setTimeout(ms, undefined, { signal }).catch(() => undefined);
+}

@@ -1,0 +1,182 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { orAborted } from '../core/abort.js';
+import { logLine } from '../core/log.js';
+import { Tally } from '../core/tally.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import type { BatchEvent } from '../handlers/context.js';
+import type { Handler } from '../handlers/handler.registry.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { TurnStore } from '../storage/turn.store.js';
+import type { UserTransaction } from '../storage/user.transaction.js';
+import { Deadline } from './deadline.js';
+import { EventPreparer, type Prepared } from './event.preparer.js';
+import { FailureSettler, type RunOutcome } from './failure.settler.js';
+import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { resultSummary } from './result.js';
+import { rowFacts } from './row-facts.js';
+import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
+import { StaleFilter } from './stale.filter.js';
+import { WakeUp } from './wake-up.js';
+
+type Item = Prepared & { readonly row: LeasedRow };
+/** What `hydrate` asks a provider for at once, for one batch. */
+const PREPARED_AT_ONCE = 10;
+
+export type Outcomes = Map<string, RunOutcome>;
+
+/**
+ * Runs handlers with `batch`: many events in one transaction. A batch that fails is rolled back and split in halves, until what
+ * fails stands alone and fails alone.
+ */
+@Injectable()
+export class BatchRunner {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly store: OutboxStore,
+    private readonly turns: TurnStore,
+    private readonly preparer: EventPreparer,
+    private readonly stale: StaleFilter,
+    private readonly handlers: HandlerRunner,
+    private readonly failures: FailureSettler,
+    private readonly enqueueStores: EnqueueStores,
+    private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
+  ) {}
+
+  /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
+  async run(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
+    const outcomes: Outcomes = new Map();
+    const items = await this.prepared(handler, rows, signal, outcomes);
+    await this.runItems(handler, items, signal, outcomes);
+    return outcomes;
+  }
+
+  private async prepared(
+    handler: Handler,
+    rows: readonly LeasedRow[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<Item[]> {
+    const deadline = new Deadline(handler.name, handler.timeoutMs);
+    const either = AbortSignal.any([signal, deadline.signal]);
+    const items: (Item | undefined)[] = [];
+    const prepare = async (row: LeasedRow): Promise<Item | undefined> => {
+      try {
+        return { row, ...(await orAborted(this.preparer.prepare(row, handler, either), either)) };
+      } catch (error) {
+        outcomes.set(row.id, await this.fail(handler, row, error));
+        return undefined;
+      }
+    };
+    try {
+      for (let at = 0; at < rows.length; at += PREPARED_AT_ONCE) {
+        items.push(...(await Promise.all(rows.slice(at, at + PREPARED_AT_ONCE).map(prepare))));
+      }
+    } finally {
+      deadline.end();
+    }
+    return items.filter((item) => item !== undefined);
+  }
+
+  private async runItems(
+    handler: Handler,
+    items: readonly Item[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<void> {
+    if (items.length === 0) return;
+    const first = items[0]!.row;
+    const deadline = new Deadline(handler.name, handler.timeoutMs);
+    const either = AbortSignal.any([signal, deadline.signal]);
+    try {
+      await this.handlers.transaction(first, handler.timeoutMs, (transaction) =>
+        this.settled(transaction, handler, items, either, outcomes),
+      );
+      this.wakeUp.wake();
+      const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
+      this.tally.add(handler.source, 'handled', done.length);
+      this.logger.log(logLine('handled as a batch', { ...rowFacts(first), events: items.length }));
+    } catch (error) {
+      // All rows of a batch were settled by one commit, so that any of them tells of it.
+      if (await this.handlers.isCommitted(first, error)) return;
+      // Once the lease or the process ends, the halves would fare no better.
+      if (items.length === 1 || signal.aborted) {
+        for (const { row } of items) outcomes.set(row.id, await this.fail(handler, row, error));
+        return;
+      }
+      const half = Math.ceil(items.length / 2);
+      await this.runItems(handler, items.slice(0, half), signal, outcomes);
+      await this.runItems(handler, items.slice(half), signal, outcomes);
+    } finally {
+      deadline.end();
+    }
+  }
+
+  private async settled(
+    transaction: UserTransaction,
+    handler: Handler,
+    items: readonly Item[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<void> {
+    const fresh = await this.withoutStale(transaction, handler, items, outcomes);
+    if (fresh.length > 0) await this.handled(transaction, handler, fresh, signal, outcomes);
+    for (const { row } of items) {
+      const { name, orderKey } = row;
+      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+    }
+  }
+
+  private async handled(
+    transaction: UserTransaction,
+    handler: Handler,
+    fresh: readonly Item[],
+    signal: AbortSignal,
+    outcomes: Outcomes,
+  ): Promise<void> {
+    const { manager } = transaction;
+    const runs = fresh.map(({ row }) => new RunEnqueue(this.enqueueStores, manager, row));
+    const events: BatchEvent[] = fresh.map(({ event, current }, index) => ({
+      ...event,
+      current,
+      enqueue: runs[index]!.enqueue,
+    }));
+    const result = await transaction.asUser(() => handler.invokeBatch(events, { manager, signal }), signal);
+    const rows = fresh.map(({ row }) => row);
+    const settled = await transaction.asOurs((ours) =>
+      this.store.settleMany(ours, rows, resultSummary(result)),
+    );
+    if (settled.size < rows.length) throw new LeaseLost();
+    for (const { id } of rows) outcomes.set(id, 'done');
+  }
+
+  // Sorted by mark, so that two batches raise their marks in the same order and never deadlock over them.
+  private async withoutStale(
+    transaction: UserTransaction,
+    handler: Handler,
+    items: readonly Item[],
+    outcomes: Outcomes,
+  ): Promise<Item[]> {
+    if (handler.options.skipStale === undefined) return [...items];
+    const stale = new Set<Item>();
+    const sorted = items.toSorted((a, b) => (markOf(handler, a) < markOf(handler, b) ? -1 : 1));
+    for (const item of sorted) {
+      const { row, event } = item;
+      if (!(await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))) continue;
+      if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();
+      stale.add(item);
+      outcomes.set(row.id, 'superseded');
+    }
+    return items.filter((item) => !stale.has(item));
+  }
+
+  private fail(handler: Handler, row: LeasedRow, error: unknown): Promise<RunOutcome> {
+    return this.failures.settle(this.dataSource.manager, row, error, this.handlers.policy(handler));
+  }
+}
+
+const markOf = (handler: Handler, { event }: Item) =>
+  JSON.stringify([event.tenant, handler.options.skipStale!.key.call(handler.instance, event)]);

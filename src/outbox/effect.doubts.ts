@@ -1,0 +1,66 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { orAborted } from '../core/abort.js';
+import { logLine } from '../core/log.js';
+import type { ProbeAnswer } from '../core/options.js';
+import type { ParkedReason } from '../core/states.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import type { Effect } from '../handlers/handler.registry.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { tracksDoubt } from './failure.settler.js';
+import { rowFacts } from './row-facts.js';
+
+/** What may be done with a leased effect. */
+export type Checked =
+  /** `inDoubt`: an earlier attempt may have got through all the same. */
+  | { readonly kind: 'call'; readonly inDoubt: boolean }
+  /** An earlier attempt got through. */
+  | { readonly kind: 'done'; readonly result: unknown }
+  | { readonly kind: 'park'; readonly reason: ParkedReason }
+  | { readonly kind: 'lost' };
+
+/** Before an effect is called: whether an earlier attempt may have got through, and whether its key still protects. */
+@Injectable()
+export class EffectDoubts {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly store: OutboxStore,
+  ) {}
+
+  /** @throws what the probe throws: the attempt has failed without a call */
+  async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
+    // An earlier attempt's call was made and its result kept: only the completion is missing.
+    if (row.previousResult !== undefined) return { kind: 'call', inDoubt: false };
+    const answer = await this.probe(effect, row, payload, signal);
+    if (typeof answer === 'object') return { kind: 'done', result: answer.done };
+    if (answer === 'done') return { kind: 'done', result: undefined };
+    if (answer === 'unknown' && effect.options.inDoubt === 'park')
+      return { kind: 'park', reason: 'in-doubt' };
+    if (answer !== 'not-done' && row.attempt > 1 && row.ageMs > effect.keyRetentionMs) {
+      return { kind: 'park', reason: 'key-expired' };
+    }
+    if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
+    if (!(await this.store.begin(this.dataSource.manager, row))) return { kind: 'lost' };
+    return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
+  }
+
+  /** Undefined when nothing is in doubt and nobody asked. */
+  private async probe(
+    effect: Effect,
+    row: LeasedRow,
+    payload: unknown,
+    signal: AbortSignal,
+  ): Promise<ProbeAnswer | undefined> {
+    const { options } = effect;
+    if (options.probe === undefined) return row.begun ? 'unknown' : undefined;
+    if (!row.begun && options.probeFirst !== true) return undefined;
+    const asking = Promise.resolve(options.probe.call(effect.instance, payload, { key: row.id, signal }));
+    const answer = await orAborted(asking, signal);
+    this.logger.log(
+      logLine('probed', rowFacts(row, { answer: typeof answer === 'object' ? 'done' : answer })),
+    );
+    return answer;
+  }
+}

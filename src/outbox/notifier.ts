@@ -1,0 +1,65 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { NotifyStore } from '../storage/notify.store.js';
+import { OutboxRelay } from './outbox.relay.js';
+import { WakeUp } from './wake-up.js';
+
+/** At most one NOTIFY in this time, however many commits there were: 20 a second cost nothing that can be measured. */
+const SPACING_MS = 50;
+const WARN_EVERY_MS = 60_000;
+
+/** Passes this process's wakes on to the others, coalesced, and after the commit: a NOTIFY that fails changes nothing else. */
+@Injectable()
+export class Notifier {
+  private readonly logger = new Logger('WebhookInbox');
+  private wanted = false;
+  private telling: Promise<void> | undefined;
+  private warnedAt = -Infinity;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: NotifyStore,
+    private readonly relay: OutboxRelay,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  start(): void {
+    if (this.options.notify) this.wakeUp.onCommit(() => this.notify());
+  }
+
+  /** Nothing more is told; waits for what is under way. */
+  async stop(): Promise<void> {
+    this.wakeUp.onCommit(undefined);
+    await this.telling;
+  }
+
+  private notify(): void {
+    this.wanted = true;
+    this.telling ??= this.tell().finally(() => (this.telling = undefined));
+  }
+
+  private async tell(): Promise<void> {
+    while (this.wanted) {
+      this.wanted = false;
+      try {
+        // The sender's name, so that its own listener does not wake it again.
+        await this.store.notify(this.dataSource.manager, this.relay.owner);
+      } catch (error) {
+        this.warn(error);
+      }
+      await pause(SPACING_MS);
+    }
+  }
+
+  private warn(error: unknown): void {
+    if (performance.now() - this.warnedAt < WARN_EVERY_MS) return;
+    this.warnedAt = performance.now();
+    const text = `other instances could not be notified and will poll: ${errorText(error)}`;
+    this.logger.warn(logLine(text, {}));
+  }
+}

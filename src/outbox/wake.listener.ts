@@ -1,0 +1,64 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { ListenConnection, listenConfig } from '../storage/listen.connection.js';
+import { NotifyStore } from '../storage/notify.store.js';
+import { ListenLoop } from './listen.loop.js';
+import { OutboxRelay } from './outbox.relay.js';
+import { WakeUp } from './wake-up.js';
+
+const ANSWER_MS = 5_000;
+
+/** Wakes this process's relay when another instance has committed. Without it, or while it is down, polling finds the work. */
+@Injectable()
+export class WakeListener {
+  private readonly logger = new Logger('WebhookInbox');
+  private loop: ListenLoop | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: NotifyStore,
+    private readonly relay: OutboxRelay,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  start(): void {
+    const { relay } = this.options;
+    if (relay === false || relay.listen === false || this.loop !== undefined) return;
+    const { url } = relay.listen;
+    this.loop = new ListenLoop({
+      connect: (onNotification) =>
+        ListenConnection.open(listenConfig(this.dataSource, url), ANSWER_MS, onNotification),
+      notify: (payload) => this.store.notify(this.dataSource.manager, payload),
+      wake: (payload) => {
+        if (payload !== this.relay.owner) this.wakeUp.wakeOwn();
+      },
+      onLost: (error) =>
+        this.logger.warn(
+          logLine(`LISTEN is down; polling until it is back: ${errorText(error)}`, { poll: relay.pollMs }),
+        ),
+      onDeaf: () =>
+        this.logger.warn(
+          logLine(
+            'LISTEN succeeded, but notifications do not arrive: the connection leads through a pooler in transaction mode, or to ' +
+              'another database. Polling. Set relay.listen to { url } of a direct connection, or to false',
+            { poll: relay.pollMs },
+          ),
+        ),
+    });
+    this.loop.start();
+  }
+
+  /** Whether this process is told of commits; otherwise it polls. */
+  get listening(): boolean {
+    return this.loop?.listening ?? false;
+  }
+
+  async stop(): Promise<void> {
+    await this.loop?.stop();
+    this.loop = undefined;
+  }
+}

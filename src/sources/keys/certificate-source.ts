@@ -1,0 +1,65 @@
+import type { KeyObject, X509Certificate } from 'node:crypto';
+import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
+import { certificateKey, readCertificates } from './certificate.js';
+import { fetchText, type Fetch } from './fetch-text.js';
+import { RemoteKeys } from './remote-keys.js';
+
+/** How the certificates of a vendor are fetched. */
+export interface CertificateOptions {
+  /** Fetches certificates, for proxies and tests. @default the global fetch */
+  readonly fetch?: Fetch;
+  /**
+   * Certificate authorities (PEM) to which the vendor's certificate must lead.
+   * @default the vendor's host, reached over TLS, vouches for its certificate
+   */
+  readonly trustedRoots?: readonly string[];
+}
+
+export const CERTIFICATE_OPTIONS = { fetch: true, trustedRoots: true } as const;
+
+/** Public keys of certificates by URL, from the vendor's own hosts only. */
+export class CertificateSource {
+  private readonly keys: RemoteKeys<KeyObject>;
+
+  /**
+   * @param isOwn whether a URL is the vendor's
+   * @throws ConfigurationError for a trusted root that cannot be read
+   */
+  constructor(
+    provider: string,
+    private readonly isOwn: (url: URL) => boolean,
+    options: CertificateOptions,
+  ) {
+    const roots = (options.trustedRoots ?? []).flatMap((pem, i) =>
+      readRoot(`${provider}.trustedRoots.${i}`, pem),
+    );
+    const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
+    this.keys = new RemoteKeys(async (url) => certificateKey(await fetchText(fetch, url), roots));
+  }
+
+  /** @throws SignatureRejection when the URL is not the vendor's, or the certificate cannot be had or used */
+  async keyAt(text: unknown): Promise<KeyObject> {
+    const url =
+      typeof text === 'string' && text.length <= 2048 && URL.canParse(text) ? new URL(text) : undefined;
+    if (
+      url === undefined ||
+      url.protocol !== 'https:' ||
+      url.username !== '' ||
+      url.password !== '' ||
+      url.port !== '' ||
+      !this.isOwn(url)
+    )
+      throw new SignatureRejection('unusable-key', 'the certificate is not on a host of the vendor');
+    return this.keys.get(url.href);
+  }
+}
+
+function readRoot(path: string, pem: string): X509Certificate[] {
+  try {
+    const certificates = readCertificates(pem);
+    if (certificates.length > 0) return certificates;
+  } catch {
+    // The message below says it better.
+  }
+  throw new ConfigurationError(`${path}: expected a certificate in PEM, received other text`);
+}

@@ -1,0 +1,27 @@
+/** Longest answer that is read, in bytes: certificates and keys are a few kilobytes. */
+const MAX_BYTES = 65_536;
+/** How long a fetch may take, in milliseconds. */
+const TIMEOUT_MS = 5_000;
+
+export type Fetch = typeof globalThis.fetch;
+
+/**
+ * The text of a 200 answer. Redirects are errors, since they could lead to any host; size and time are bounded.
+ * @throws Error
+ */
+export async function fetchText(fetch: Fetch, url: string, init: RequestInit = {}): Promise<string> {
+  const response = await fetch(url, { ...init, redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (response.status !== 200) throw new Error(`${url} answered ${response.status}`);
+  return readBounded(response);
+}
+
+async function readBounded(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    if (size > MAX_BYTES) throw new Error(`the answer is longer than ${MAX_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

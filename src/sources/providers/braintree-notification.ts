@@ -1,0 +1,39 @@
+import { createHash } from 'node:crypto';
+import type { BodyReader } from '../../core/body.js';
+import { SignatureRejection } from '../../core/errors.js';
+import { eventTime } from '../events/event-time.js';
+import { eventType, type ReceivedEvent } from '../events/received-event.js';
+
+/**
+ * The two fields of a notification, each there once.
+ * @throws SignatureRejection
+ */
+export function braintreeForm(body: Buffer): { signature: string; payload: string } {
+  const form = new URLSearchParams(body.toString('utf8'));
+  const [signature, ...moreSignatures] = form.getAll('bt_signature');
+  const [payload, ...morePayloads] = form.getAll('bt_payload');
+  if (!signature || !payload)
+    throw new SignatureRejection('missing-signature', 'bt_signature or bt_payload is missing');
+  if (moreSignatures.length > 0 || morePayloads.length > 0)
+    throw new SignatureRejection('malformed-signature', 'bt_signature or bt_payload is there twice');
+  // A plus that the client did not encode arrives as a space, and another text was signed.
+  if (!/^[A-Za-z0-9+=/\n]+$/.test(payload))
+    throw new SignatureRejection('malformed-signature', 'bt_payload is no base64');
+  return { signature, payload };
+}
+
+/** The XML of a stored notification. */
+export function braintreeXml(body: Buffer): string {
+  return Buffer.from(braintreeForm(body).payload, 'base64').toString('utf8');
+}
+
+/** Only kind and time are read out of the XML, by their tags; parsing it is left to the handler and its SDK. */
+export function braintreeEvent(body: BodyReader): ReceivedEvent {
+  const { payload } = braintreeForm(body.bytes);
+  const xml = Buffer.from(payload, 'base64').toString('utf8').slice(0, 4096);
+  return {
+    presetId: () => `content:${createHash('sha256').update(payload).digest('hex')}`,
+    type: eventType(/<kind>([a-z_0-9]{1,100})<\/kind>/.exec(xml)?.[1]),
+    occurredAt: eventTime(/<timestamp[^>]{0,40}>([0-9TZ:.+-]{1,40})<\/timestamp>/.exec(xml)?.[1]),
+  };
+}

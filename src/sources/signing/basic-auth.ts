@@ -1,0 +1,17 @@
+import type { Verification } from '../../core/provider.js';
+import { SignatureRejection } from '../../core/errors.js';
+import { decodeStrict } from './digest-text.js';
+import { verifyToken } from './token.js';
+
+/**
+ * HTTP basic authentication (RFC 7617) against secrets of the form `user:password`; the password may hold colons.
+ * @throws SignatureRejection
+ */
+export function verifyBasicAuth(authorization: string | undefined, secrets: readonly string[]): Verification {
+  if (authorization === undefined || !/^basic /i.test(authorization) || authorization.length > 4096)
+    throw new SignatureRejection('missing-signature', 'no basic authentication');
+  const credentials = decodeStrict(authorization.slice('basic '.length), 'base64');
+  if (credentials === undefined)
+    throw new SignatureRejection('malformed-signature', 'the credentials are no base64');
+  return verifyToken(credentials.toString('utf8'), secrets);
+}

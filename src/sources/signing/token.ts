@@ -1,0 +1,16 @@
+import { SignatureRejection } from '../../core/errors.js';
+import type { Verification } from '../../core/provider.js';
+import { equalText } from './constant-time.js';
+
+/**
+ * The secret that a request presents as it is. Every secret is compared, found or not, in constant time.
+ * @throws SignatureRejection
+ */
+export function verifyToken(presented: string | undefined, secrets: readonly string[]): Verification {
+  if (presented === undefined || presented === '')
+    throw new SignatureRejection('missing-signature', 'the request presents no token');
+  const equal = secrets.map((secret) => secret !== '' && equalText(secret, presented));
+  const secret = equal.indexOf(true);
+  if (secret < 0) throw new SignatureRejection('wrong-signature', 'the token is none of the configured ones');
+  return { secret };
+}

@@ -1,0 +1,50 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { PLACE } from './turn.sql.js';
+
+/** What a person decides about an effect whose end is not known. */
+export type ParkedDecision = 'retry' | 'done' | 'dead';
+
+/** What people do to single rows. */
+@Injectable()
+export class DecisionStore {
+  /** Gives dead rows new attempts. Returns the ids of those that were dead. */
+  async revive(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
+    const rows: { id: string }[] = await manager.query(REVIVE, [outboxIds]);
+    return rows.map((row) => row.id);
+  }
+
+  /**
+   * Decides about a parked effect. `retry` forgets what was begun, and the time since the key was first used.
+   * False when the row is not parked.
+   */
+  async decide(manager: EntityManager, outboxId: string, decision: ParkedDecision): Promise<boolean> {
+    const rows: unknown[] = await manager.query(DECIDE, [outboxId, decision]);
+    return rows.length === 1;
+  }
+}
+
+const REVIVE = `
+  WITH dead AS MATERIALIZED (
+    SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND state = 'dead' ORDER BY id FOR UPDATE
+  ), revived AS (
+    UPDATE webhook_outbox o
+       SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
+           waits = o.order_key IS NOT NULL
+      FROM dead WHERE o.id = dead.id
+    RETURNING o.id
+  )
+  SELECT id FROM revived`;
+
+const DECIDE = `
+  WITH decided AS (
+    UPDATE webhook_outbox o
+       SET state = CASE $2 WHEN 'retry' THEN 'pending' ELSE $2 END,
+           due_at = ${PLACE}, begun_at = NULL, first_leased_at = NULL, attempt_base = o.attempt,
+           settled_at = CASE $2 WHEN 'retry' THEN NULL ELSE clock_timestamp() END,
+           reason = CASE $2 WHEN 'dead' THEN 'given-up' END,
+           waits = $2 = 'retry' AND o.order_key IS NOT NULL
+     WHERE o.id = $1 AND o.state = 'parked'
+    RETURNING o.id
+  )
+  SELECT id FROM decided`;

@@ -1,0 +1,56 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+export type PauseKind = 'source' | 'handler' | 'effect';
+
+export interface Pause {
+  readonly kind: PauseKind;
+  /** A source's name, or the full name of a handler or an effect. */
+  readonly name: string;
+  readonly pausedAt: Date;
+  readonly pausedBy: string;
+  readonly reason: string;
+}
+
+/** What no relay leases. Receiving goes on: events are claimed and their work waits. */
+@Injectable()
+export class PauseStore {
+  /** False when it was paused already. */
+  async pause(
+    manager: EntityManager,
+    kind: PauseKind,
+    name: string,
+    by: string,
+    reason: string,
+  ): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ($1, $2, $3, $4)
+           ON CONFLICT DO NOTHING RETURNING name`,
+      [kind, name, by, reason],
+    );
+    return rows.length === 1;
+  }
+
+  /** False when it was not paused. */
+  async resume(manager: EntityManager, kind: PauseKind, name: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `WITH resumed AS (DELETE FROM webhook_pause WHERE kind = $1 AND name = $2 RETURNING name) SELECT name FROM resumed`,
+      [kind, name],
+    );
+    return rows.length === 1;
+  }
+
+  async list(manager: EntityManager): Promise<Pause[]> {
+    const rows: { kind: PauseKind; name: string; paused_at: Date; paused_by: string; reason: string }[] =
+      await manager.query(
+        `SELECT kind, name, paused_at, paused_by, reason FROM webhook_pause ORDER BY kind, name`,
+      );
+    return rows.map((row) => ({
+      kind: row.kind,
+      name: row.name,
+      pausedAt: row.paused_at,
+      pausedBy: row.paused_by,
+      reason: row.reason,
+    }));
+  }
+}

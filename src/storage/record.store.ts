@@ -1,0 +1,86 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
+import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+
+/** A `done` handler row with its event. */
+export interface DoneRow extends ClaimCursor {
+  readonly outboxId: string;
+  readonly name: string;
+  readonly event: StoredEvent;
+}
+
+/** `done` handler rows, for those who check that what they wrote is there. */
+@Injectable()
+export class RecordStore {
+  /**
+   * Rows of a handler (by its names) that are done and were never reconciled, of events received in the last `windowMs` milliseconds
+   * and settled at least `minAgeMs` milliseconds ago; in the order of arrival, from after `cursor`.
+   */
+  async done(
+    manager: EntityManager,
+    source: string,
+    names: readonly string[],
+    windowMs: number,
+    minAgeMs: number,
+    limit: number,
+    cursor: ClaimCursor = FIRST_CLAIM,
+  ): Promise<DoneRow[]> {
+    const rows: DoneQueryRow[] = await manager.query(DONE, [
+      source,
+      names,
+      windowMs,
+      minAgeMs,
+      limit,
+      cursor.cursor_at,
+      cursor.id,
+    ]);
+    return rows.map((row) => ({
+      outboxId: row.outbox_id,
+      name: row.name,
+      id: row.id,
+      cursor_at: row.cursor_at,
+      event: storedEvent(row),
+    }));
+  }
+
+  /** Locks a row that is still done and was never reconciled. False when it is not, or when someone else has it. */
+  async lock(manager: EntityManager, outboxId: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT id FROM webhook_outbox WHERE id = $1 AND state = 'done' AND NOT reconciled FOR UPDATE SKIP LOCKED`,
+      [outboxId],
+    );
+    return rows.length === 1;
+  }
+
+  /** Marks a locked row as reconciled, and has it run again if asked. */
+  async mark(manager: EntityManager, outboxId: string, runAgain: boolean): Promise<void> {
+    await manager.query(runAgain ? RUN_AGAIN : `UPDATE webhook_outbox SET reconciled = true WHERE id = $1`, [
+      outboxId,
+    ]);
+  }
+}
+
+const RUN_AGAIN = `
+  UPDATE webhook_outbox
+     SET reconciled = true, state = 'pending', due_at = now(), attempt_base = attempt, settled_at = NULL,
+         waits = order_key IS NOT NULL
+   WHERE id = $1`;
+
+// Bodies that retention has emptied cannot be handled again, nor can the record be named.
+const DONE = `
+  SELECT o.id AS outbox_id, o.name, c.id, c.source, c.tenant, c.event_id, c.event_type, c.occurred_at, c.received_at,
+         c.received_at::text AS cursor_at, c.headers, c.body
+    FROM webhook_claim c
+    JOIN webhook_outbox o ON o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
+                         AND o.event_id IS NOT NULL AND o.kind = 'handler' AND o.name = ANY($2)
+                         AND o.state = 'done' AND NOT o.reconciled AND o.settled_at <= now() - $4 * interval '1 ms'
+   WHERE c.source = $1 AND c.received_at > now() - $3 * interval '1 ms' AND c.body IS NOT NULL
+     AND c.received_at >= $6::timestamptz AND (c.received_at, c.id) > ($6::timestamptz, $7::uuid)
+   ORDER BY c.received_at, c.id LIMIT $5`;
+
+interface DoneQueryRow extends ClaimRow, ClaimCursor {
+  readonly id: string;
+  readonly outbox_id: string;
+  readonly name: string;
+}

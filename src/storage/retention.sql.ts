@@ -1,0 +1,115 @@
+// The planner prefers a hash of the whole outbox to 500 look-ups in it: 290 ms instead of 16 for 100 claims at 300,000 rows with fresh
+// statistics, and the more rows the worse.
+export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`;
+
+const unsettled = (states: string) => `
+  EXISTS (SELECT FROM webhook_outbox o
+           WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
+             AND o.event_id IS NOT NULL AND o.state IN (${states}))`;
+
+export const LOCK_OLD_CLAIMS = `
+  SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
+   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND NOT ${unsettled(`'pending', 'parked'`)}
+   ORDER BY c.received_at LIMIT $3
+     FOR UPDATE OF c SKIP LOCKED`;
+
+/**
+ * A statement of its own, after the lock: a replay that committed in between is seen. An event with a row that someone else has
+ * locked, or that turns out to be unsettled under its lock (a redelivery revives dead rows without the claim's lock), stays.
+ */
+export const DELETE_CLAIMS = `
+  WITH old AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(source, tenant, event_id)
+  ), rows AS MATERIALIZED (
+    SELECT o.id, o.source, o.tenant, o.event_id, o.state
+      FROM old JOIN webhook_outbox o ON o.source = old.source AND o.tenant = old.tenant AND o.event_id = old.event_id
+                                    AND o.event_id IS NOT NULL
+       FOR UPDATE OF o SKIP LOCKED
+  ), staying AS MATERIALIZED (
+    SELECT o.source, o.tenant, o.event_id
+      FROM old JOIN webhook_outbox o ON o.source = old.source AND o.tenant = old.tenant AND o.event_id = old.event_id
+                                    AND o.event_id IS NOT NULL
+     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND r.state NOT IN ('pending', 'parked'))
+  ), going AS MATERIALIZED (
+    SELECT * FROM old EXCEPT SELECT * FROM staying
+  ), claims AS (
+    DELETE FROM webhook_claim c USING going g
+     WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
+    RETURNING 1
+  ), gone AS (
+    DELETE FROM webhook_outbox o USING rows r, going g
+     WHERE o.id = r.id AND r.source = g.source AND r.tenant = g.tenant AND r.event_id = g.event_id
+    RETURNING o.id
+  ), data AS (
+    DELETE FROM webhook_outbox_data d USING gone WHERE d.outbox_id = gone.id
+  ), refires AS (
+    DELETE FROM webhook_refire f USING gone WHERE f.outbox_id = gone.id
+  ), conflicts AS (
+    DELETE FROM webhook_conflict k USING going g
+     WHERE k.source = g.source AND k.tenant = g.tenant AND k.event_id = g.event_id
+  ), duplicates AS (
+    DELETE FROM webhook_duplicate d USING going g
+     WHERE d.source = g.source AND d.tenant = g.tenant AND d.event_id = g.event_id
+  )
+  SELECT count(*)::int AS count FROM claims`;
+
+// Dead work keeps its body: a person may start it again.
+export const EMPTY_BODIES = `
+  WITH old AS MATERIALIZED (
+    SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
+     WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.body IS NOT NULL
+       AND NOT ${unsettled(`'pending', 'parked', 'dead'`)}
+     ORDER BY c.received_at LIMIT $3
+       FOR UPDATE OF c SKIP LOCKED
+  ), emptied AS (
+    UPDATE webhook_claim c SET body = NULL, headers = '{}' FROM old
+     WHERE c.source = old.source AND c.tenant = old.tenant AND c.event_id = old.event_id
+    RETURNING 1
+  )
+  SELECT count(*)::int AS count FROM emptied`;
+
+/**
+ * A page of payloads in the order of arrival: an outbox id begins with the milliseconds of it. The row beside the payload stays, as
+ * a repeated run finds by it that the effect is there.
+ */
+export const EMPTY_EFFECTS = `
+  WITH page AS MATERIALIZED (
+    SELECT outbox_id FROM webhook_outbox_data
+     WHERE payload IS NOT NULL AND outbox_id > $4::uuid
+       AND outbox_id < rpad(lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - $2::bigint), 12, '0'), 32, '0')::uuid
+     ORDER BY outbox_id LIMIT $3
+  ), old AS MATERIALIZED (
+    SELECT o.id FROM page JOIN webhook_outbox o ON o.id = page.outbox_id
+     WHERE o.source = $1 AND o.kind = 'effect' AND o.state IN ('done', 'erased')
+       FOR UPDATE OF o SKIP LOCKED
+  ), emptied AS (
+    UPDATE webhook_outbox_data d SET payload = NULL, result = NULL FROM old WHERE d.outbox_id = old.id RETURNING 1
+  )
+  SELECT (SELECT count(*)::int FROM emptied) AS count, (SELECT count(*)::int FROM page) AS looked,
+         (SELECT outbox_id FROM page ORDER BY outbox_id DESC LIMIT 1) AS last`;
+
+export const DELETE_EFFECTS = `
+  WITH old AS MATERIALIZED (
+    SELECT id FROM webhook_outbox
+     WHERE event_id IS NULL AND settled_at < now() - $1 * interval '1 ms'
+     ORDER BY settled_at LIMIT $2
+       FOR UPDATE SKIP LOCKED
+  ), rows AS (
+    DELETE FROM webhook_outbox o USING old WHERE o.id = old.id RETURNING o.id
+  ), data AS (
+    DELETE FROM webhook_outbox_data d USING rows WHERE d.outbox_id = rows.id
+  )
+  SELECT count(*)::int AS count FROM rows`;
+
+/** Conflicts of deliveries that were never claimed; those of claims go with them. */
+export const DELETE_CONFLICTS = `
+  WITH old AS MATERIALIZED (
+    SELECT k.ctid AS at FROM webhook_conflict k
+     WHERE k.last_at < now() - $1 * interval '1 ms'
+       AND NOT EXISTS (SELECT FROM webhook_claim c
+                        WHERE c.source = k.source AND c.tenant = k.tenant AND c.event_id = k.event_id)
+     LIMIT $2 FOR UPDATE OF k SKIP LOCKED
+  ), gone AS (
+    DELETE FROM webhook_conflict k USING old WHERE k.ctid = old.at RETURNING 1
+  )
+  SELECT count(*)::int AS count FROM gone`;

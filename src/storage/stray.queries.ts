@@ -1,0 +1,74 @@
+import { Injectable, Logger } from '@nestjs/common';
+import type { DataSource } from 'typeorm';
+import { WebhookInboxError } from '../core/errors.js';
+import { logLine } from '../core/log.js';
+import type { PgClient } from './connection.js';
+import { insideUserCode } from './user.transaction.js';
+
+type Lent = [client: PgClient, release: (error?: Error) => void];
+/** The place in TypeORM's driver where every query runner gets its connection. */
+interface Driver {
+  obtainMasterConnection(): Promise<Lent>;
+}
+
+const WRITE =
+  /^\s*(insert|update|delete|merge|truncate|create|alter|drop|copy)\b|^\s*with\b[\s\S]*\b(insert|update|delete|merge)\b/i;
+const REMEDY =
+  'Write through the `manager` that the handler is given, or wrap what is meant to be apart in outsideTransaction(() => …).';
+
+/**
+ * The commonest mistake of a handler: a repository or a DataSource of its own instead of the manager it is given. Such a write stays
+ * when the handler is rolled back, is made again at each attempt, and waits for a second connection while it holds the first.
+ * In development and test it throws, and a read warns once for each place in the code; in production nothing is watched.
+ */
+@Injectable()
+export class StrayQueries {
+  private readonly logger = new Logger('WebhookInbox');
+  private readonly warned = new Set<string>();
+
+  /** Watches the connections of a DataSource when NODE_ENV says exactly `development` or `test`. */
+  watch(dataSource: DataSource): void {
+    if (!['development', 'test'].includes(process.env.NODE_ENV ?? '')) return;
+    const driver = dataSource.driver as unknown as Driver;
+    const obtain = driver.obtainMasterConnection.bind(driver);
+    driver.obtainMasterConnection = async () => {
+      const lent = await obtain();
+      return insideUserCode() ? this.watched(lent) : lent;
+    };
+  }
+
+  private watched([client, release]: Lent): Lent {
+    const query = client.query.bind(client);
+    client.query = (text, values) => {
+      this.check(text);
+      return query(text, values);
+    };
+    const giveBack = (error?: Error) => {
+      // The pool lends the client again: its own method must be back.
+      Reflect.deleteProperty(client, 'query');
+      release(error);
+    };
+    return [client, giveBack];
+  }
+
+  private check(text: unknown): void {
+    if (typeof text !== 'string') return;
+    if (WRITE.test(text)) {
+      throw new WebhookInboxError(
+        'OUTSIDE_TRANSACTION',
+        `A handler wrote past its transaction: ${text.trim().slice(0, 80)}. It would stay when the handler is rolled back. ${REMEDY}`,
+      );
+    }
+    const place = new Error().stack
+      ?.split('\n')
+      .find((line) => line.includes('/') && !/node_modules|stray\.queries|node:/.test(line));
+    if (/^\s*select\b/i.test(text) && place !== undefined && !this.warned.has(place)) {
+      this.warned.add(place);
+      this.logger.warn(
+        logLine(`a handler reads past its transaction, and does not see what it wrote. ${REMEDY}`, {
+          at: place.trim(),
+        }),
+      );
+    }
+  }
+}

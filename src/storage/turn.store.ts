@@ -1,0 +1,47 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
+
+/** A place among the waiting keys. */
+export interface TurnCursor {
+  readonly name: string;
+  readonly key: string;
+}
+
+const START: TurnCursor = { name: '', key: '' };
+const KEYS_A_LOOK = 500;
+
+/**
+ * Order per key: of the pending rows with one name and order key, one at most has the turn and can be leased. Turns are given by one
+ * relay at a time (an advisory lock that is tried, never waited for), and passed on by the settle of the row that has it.
+ */
+@Injectable()
+export class TurnStore {
+  /**
+   * Gives the turn to waiting keys that nobody has. Must run in a transaction.
+   * @param blocked names of those whose dead and parked rows hold their key
+   * @returns how many turns were given, and where to look next (undefined: from the start); undefined when another relay is at it
+   */
+  async give(
+    manager: EntityManager,
+    names: readonly string[],
+    blocked: readonly string[],
+    after: TurnCursor = START,
+  ): Promise<{ given: number; next: TurnCursor | undefined } | undefined> {
+    const [lock]: { locked: boolean }[] = await manager.query(
+      `SELECT pg_try_advisory_xact_lock(hashtextextended('webhook-inbox:turns', 0)) AS locked`,
+    );
+    if (!lock!.locked) return undefined;
+    // A statement of its own after the lock: its snapshot sees what the former holder has committed.
+    const [row]: { given: number; looked: number; last_name: string; last_key: string }[] =
+      await manager.query(GIVE_TURNS, [names, KEYS_A_LOOK, after.name, after.key, blocked]);
+    const next = row!.looked < KEYS_A_LOOK ? undefined : { name: row!.last_name, key: row!.last_key };
+    return { given: row!.given, next };
+  }
+
+  /** Passes the turn to the next row of the key, in the transaction that settled the one before. */
+  async pass(manager: EntityManager, name: string, orderKey: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(PASS_TURN, [name, orderKey]);
+    return rows.length === 1;
+  }
+}

@@ -1,0 +1,44 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+const MAX_AHEAD = '1 day';
+
+/** For `skipStale`: the newest time that a handler has seen of a key. */
+@Injectable()
+export class WatermarkStore {
+  /**
+   * Raises the mark to `at`, in the handler's own transaction, so that it is rolled back with it. Concurrent runs of one key wait here.
+   * @returns `newest`: run (equal times run too); `stale`: something newer has been handled; `future`: more than a day ahead by the
+   * database's clock, run without moving the mark, or every later event would be stale
+   */
+  async raise(
+    manager: EntityManager,
+    mark: {
+      readonly handler: string;
+      readonly source: string;
+      readonly tenant: string;
+      readonly key: string;
+    },
+    at: Date,
+  ): Promise<'newest' | 'stale' | 'future'> {
+    const [row]: { future: boolean; raised: boolean }[] = await manager.query(RAISE, [
+      mark.handler,
+      mark.source,
+      mark.tenant,
+      mark.key,
+      at,
+    ]);
+    if (row!.future) return 'future';
+    return row!.raised ? 'newest' : 'stale';
+  }
+}
+
+const RAISE = `
+  WITH mark AS (
+    INSERT INTO webhook_watermark AS w (handler, source, tenant, key, at)
+    SELECT $1, $2, $3, $4, $5::timestamptz WHERE $5::timestamptz <= clock_timestamp() + interval '${MAX_AHEAD}'
+        ON CONFLICT (handler, source, tenant, key) DO UPDATE SET at = EXCLUDED.at WHERE w.at <= EXCLUDED.at
+    RETURNING 1
+  )
+  SELECT EXISTS (SELECT FROM mark) AS raised,
+         $5::timestamptz > clock_timestamp() + interval '${MAX_AHEAD}' AS future`;

@@ -1,0 +1,113 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { Logger, type INestApplication } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { ReceivedEvent } from '../../examples/receiver/received-event.entity.js';
+import { serve } from '../../examples/receiver/receiver.js';
+import { readSettings } from '../../examples/receiver/settings.js';
+import { ADAPTERS, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { AWARDEE_SECRET, STRIPE_SECRET, awardee, post, stripeEvent } from '../support/signing.js';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'receiver-spec-'));
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true });
+});
+
+/** Settings whose sources come from a file with this content. */
+async function withSources(content: unknown, environment: Record<string, string> = {}) {
+  const file = join(folder, 'sources.json');
+  await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
+  return readSettings({ ...environment, WEBHOOK_SOURCES_FILE: file });
+}
+
+describe.each(ADAPTERS)('the example receiver on %s', (adapter) => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  let origin: string;
+
+  beforeAll(async () => {
+    Logger.overrideLogger(false);
+    database = await createDatabase();
+    const settings = await withSources(
+      {
+        billing: { provider: 'stripe', secrets: [STRIPE_SECRET] },
+        grants: {
+          provider: 'hmac',
+          secrets: [AWARDEE_SECRET],
+          signatureHeader: 'X-Awardee-Signature',
+          idHeader: 'X-Awardee-Delivery',
+          typeHeader: 'X-Awardee-Event',
+        },
+      },
+      { HTTP_ADAPTER: adapter, PORT: '0', FAIL_FIRST_PERCENT: '100' },
+    );
+    app = await serve(settings, { url: database.url, stop: async () => undefined });
+    origin = await app.getUrl();
+  });
+  afterAll(async () => {
+    await app?.close();
+    await database?.drop();
+  });
+
+  it('serves the sources of the file, and applies each event once though every first attempt fails', async () => {
+    const billing = stripeEvent('evt_1', 'invoice.paid');
+    expect(await post(origin, '/webhooks/billing', billing)).toMatchObject({ body: { status: 'ok' } });
+    expect(await post(origin, '/webhooks/billing', billing)).toMatchObject({ body: { status: 'duplicate' } });
+    const grant = awardee('d-1', 'grant.made', {});
+    expect(await post(origin, '/webhooks/grants', grant)).toMatchObject({ body: { status: 'ok' } });
+    expect(await post(origin, '/webhooks/github', grant)).toMatchObject({ status: 404 });
+
+    const records = app.get(DataSource).getRepository(ReceivedEvent);
+    await until(async () => (await records.count()) === 2);
+    expect(await records.find({ order: { source: 'ASC' } })).toEqual([
+      { source: 'billing', eventId: 'evt_1', eventType: 'invoice.paid', appliedCount: 1 },
+      { source: 'grants', eventId: 'd-1', eventType: 'grant.made', appliedCount: 1 },
+    ]);
+    expect(await database.query(`SELECT min(attempt) FROM webhook_outbox WHERE kind = 'handler'`)).toEqual([
+      { min: 2 },
+    ]);
+  });
+});
+
+describe('the environment of the example receiver', () => {
+  it.each([
+    [{ HTTP_ADAPTER: 'koa' }, "HTTP_ADAPTER: expected express or fastify, received 'koa'"],
+    [{ PORT: '99999' }, "PORT: expected a port between 0 and 65535, received '99999'"],
+    [
+      { FAIL_FIRST_PERCENT: 'x' },
+      "FAIL_FIRST_PERCENT: expected a whole number between 0 and 100, received 'x'",
+    ],
+    [{ EFFECT_URL: 'sink' }, "EFFECT_URL: expected an http or https URL, received 'sink'"],
+    [{ WEBHOOK_SOURCES_FILE: '/nowhere.json' }, 'WEBHOOK_SOURCES_FILE /nowhere.json: expected a JSON file'],
+  ])('%j is refused with what was expected', (environment, message) => {
+    expect(() => readSettings(environment)).toThrow(message);
+  });
+
+  it.each([
+    ['{', 'expected a JSON file'],
+    [[], 'expected an object of sources'],
+    [{ a: { provider: 'strype', secrets: [] } }, "a: unknown provider 'strype'; did you mean 'stripe'?"],
+    [{ a: { provider: 'stripe' } }, 'a: secrets: expected an array of secrets'],
+    [{ a: { provider: 'stripe', secrets: ['s'], tolerence: '2m' } }, 'a: stripe.tolerence: unknown option'],
+  ])('a sources file with %j is refused with the place', async (content, message) => {
+    await expect(withSources(content)).rejects.toThrow(message);
+  });
+
+  it('ends a process with the message, code 1 and no stack trace', async () => {
+    const main = ['--import', '@swc-node/register/esm-register', 'examples/receiver/main.ts'];
+    const child = spawn(process.execPath, main, { env: { ...process.env, HTTP_ADAPTER: 'koa' } });
+    const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+    expect(said).toBe(
+      "The receiver did not start.\nHTTP_ADAPTER: expected express or fastify, received 'koa'\n",
+    );
+    expect(code).toBe(1);
+  }, 60_000);
+});

@@ -1,0 +1,430 @@
+import {
+  Body,
+  CallHandler,
+  CanActivate,
+  Catch,
+  Controller,
+  ExceptionFilter,
+  ExecutionContext,
+  Injectable,
+  NestInterceptor,
+  Post,
+  RequestMethod,
+  RequestTimeoutException,
+  SetMetadata,
+  UseInterceptors,
+  VersioningType,
+  type ArgumentsHost,
+  type INestApplication,
+} from '@nestjs/common';
+import {
+  APP_FILTER,
+  APP_GUARD,
+  APP_INTERCEPTOR,
+  APP_PIPE,
+  HttpAdapterHost,
+  Reflector,
+  RouterModule,
+} from '@nestjs/core';
+import { ExpressAdapter, type NestExpressApplication } from '@nestjs/platform-express';
+import type { NestFastifyApplication } from '@nestjs/platform-fastify';
+import express from 'express';
+import { map, throwError, timeout } from 'rxjs';
+import { UseWebhook, WebhooksModule } from '../../src/index.js';
+import type { WebhooksModuleExtras } from '../../src/index.js';
+import { ADAPTERS, until, type Adapter } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { startHost, type Host, type Main } from '../support/host.js';
+import { send } from '../support/http.js';
+import { Latch } from '../support/latch.js';
+import {
+  answered,
+  DUPLICATE,
+  INVALID,
+  OK,
+  TOO_LARGE,
+  UNAUTHORIZED,
+  UNAVAILABLE,
+  UNKNOWN_SOURCE,
+  UNSUPPORTED_ENCODING,
+  WRONG_METHOD,
+} from '../support/receiver.js';
+import { sesmetric, type SignedRequest } from '../support/signing.js';
+import { sesmetricSource } from '../support/sources.js';
+import { validationPipe } from '../support/validation.js';
+
+const Public = () => SetMetadata('public', true);
+
+/** Lets nobody in who has no token, but for routes that are public. */
+@Injectable()
+class TokenGuard implements CanActivate {
+  constructor(private readonly reflector: Reflector) {}
+
+  canActivate(context: ExecutionContext): boolean {
+    return (
+      this.reflector.getAllAndOverride<boolean>('public', [context.getHandler(), context.getClass()]) ?? false
+    );
+  }
+}
+
+/** Puts every answer into an envelope. */
+@Injectable()
+class Envelope implements NestInterceptor {
+  intercept(_: ExecutionContext, next: CallHandler) {
+    return next.handle().pipe(map((data: unknown) => ({ data })));
+  }
+}
+
+/** Answers every error in the application's own form. */
+@Catch()
+class CatchAll implements ExceptionFilter {
+  constructor(private readonly adapterHost: HttpAdapterHost) {}
+
+  catch(error: Error, host: ArgumentsHost): void {
+    const body = { problem: error.message };
+    this.adapterHost.httpAdapter.reply(host.switchToHttp().getResponse(), body, 418);
+  }
+}
+
+@Controller()
+class Own {
+  @Post('echo')
+  echo(@Body() body: unknown) {
+    return { body };
+  }
+
+  @Post('fail')
+  fail() {
+    throw new Error('mine');
+  }
+}
+
+@Controller({ path: 'billing', version: '2' })
+class Billing {
+  @Post('invoices')
+  @UseWebhook('sesmetric')
+  invoices() {}
+
+  @Post('slow')
+  @UseWebhook('sesmetric')
+  slow() {
+    return slow.wait();
+  }
+}
+
+let slow = new Latch();
+
+/** Gives up on every request that takes longer than a moment. */
+@Injectable()
+class Impatience implements NestInterceptor {
+  intercept(_: ExecutionContext, next: CallHandler) {
+    return next.handle().pipe(
+      timeout({
+        each: 100,
+        with: () => throwError(() => new RequestTimeoutException()),
+      }),
+    );
+  }
+}
+
+const GLOBAL_PROVIDERS = {
+  guard: { provide: APP_GUARD, useClass: TokenGuard },
+  interceptor: { provide: APP_INTERCEPTOR, useClass: Envelope },
+  filter: { provide: APP_FILTER, useClass: CatchAll },
+  pipe: { provide: APP_PIPE, useFactory: validationPipe },
+};
+
+interface Variation {
+  /** Where the module's route is. @default '/webhooks' */
+  readonly at?: string;
+  readonly extras?: WebhooksModuleExtras;
+  readonly host?: Partial<Host>;
+  readonly main?: Main;
+  readonly headers?: Record<string, string>;
+  readonly only?: Adapter;
+}
+
+const nest = (configure: (app: INestApplication) => void): Main => ({ configure });
+const onExpress = (configure: (app: NestExpressApplication) => void): Main => ({
+  configure: (app) => configure(app as NestExpressApplication),
+});
+const onFastify = (configure: (app: NestFastifyApplication) => void): Main => ({
+  configure: (app) => configure(app as NestFastifyApplication),
+});
+
+/** What an application does around the module. None of it may change an answer by one byte. */
+const VARIATIONS: Readonly<Record<string, Variation>> = {
+  'without rawBody: true': {},
+  'with rawBody: true': { main: { create: { rawBody: true } } },
+  'with bodyParser: false': { main: { create: { bodyParser: false } } },
+  'app.use(express.json()) after create': {
+    only: 'express',
+    main: onExpress((app) => app.use(express.json())),
+  },
+  'app.use(express.raw({ type: "*/*" })) after create': {
+    only: 'express',
+    main: onExpress((app) => app.use(express.raw({ type: '*/*' }))),
+  },
+  'a JSON parser that takes 10 bytes': {
+    only: 'express',
+    main: onExpress((app) => app.useBodyParser('json', { limit: 10 })),
+  },
+  'a Fastify parser of its own for every content type': {
+    only: 'fastify',
+    main: onFastify((app) => {
+      app
+        .getHttpAdapter()
+        .getInstance()
+        .addContentTypeParser('*', { parseAs: 'string' }, (_request, _body, done) => {
+          done(new Error('nothing is good enough'));
+        });
+    }),
+  },
+  'a global prefix': { at: '/api/webhooks', main: nest((app) => app.setGlobalPrefix('api')) },
+  'a global prefix that excludes the route': {
+    main: nest((app) =>
+      app.setGlobalPrefix('api', { exclude: [{ path: 'webhooks/*source', method: RequestMethod.ALL }] }),
+    ),
+  },
+  'URI versioning with a default version: the route is version neutral': {
+    main: nest((app) => app.enableVersioning({ type: VersioningType.URI, defaultVersion: '1' })),
+  },
+  'URI versioning behind a global prefix': {
+    at: '/api/webhooks',
+    main: nest((app) =>
+      app.setGlobalPrefix('api').enableVersioning({ type: VersioningType.URI, defaultVersion: '1' }),
+    ),
+  },
+  'header versioning': {
+    main: nest((app) =>
+      app.enableVersioning({ type: VersioningType.HEADER, header: 'x-version', defaultVersion: '1' }),
+    ),
+  },
+  'header versioning, and a version nobody has': {
+    headers: { 'x-version': '99' },
+    main: nest((app) =>
+      app.enableVersioning({ type: VersioningType.HEADER, header: 'x-version', defaultVersion: '1' }),
+    ),
+  },
+  RouterModule: {
+    at: '/inbound/webhooks',
+    host: { imports: [RouterModule.register([{ path: 'inbound', module: WebhooksModule }])] },
+  },
+  'RouterModule behind a global prefix': {
+    at: '/api/inbound/webhooks',
+    host: { imports: [RouterModule.register([{ path: 'inbound', module: WebhooksModule }])] },
+    main: nest((app) => app.setGlobalPrefix('api')),
+  },
+  'a path of its own': { at: '/hooks/in', extras: { controller: { path: 'hooks/in' } } },
+  'a global guard, and decorators: [Public()]': {
+    extras: { controller: { decorators: [Public()] } },
+    host: { providers: [GLOBAL_PROVIDERS.guard] },
+  },
+  'a global interceptor that wraps answers': { host: { providers: [GLOBAL_PROVIDERS.interceptor] } },
+  'decorators: [UseInterceptors(…)] that wrap answers': {
+    extras: { controller: { decorators: [UseInterceptors(Envelope)] } },
+  },
+  'a global exception filter that catches everything': { host: { providers: [GLOBAL_PROVIDERS.filter] } },
+  'a global ValidationPipe': { host: { providers: [GLOBAL_PROVIDERS.pipe] } },
+  'all of these at once': {
+    at: '/api/hooks',
+    extras: { controller: { path: 'hooks', decorators: [Public()] } },
+    host: { providers: Object.values(GLOBAL_PROVIDERS) },
+    main: {
+      create: { rawBody: true },
+      configure: (app) =>
+        app.setGlobalPrefix('api').enableVersioning({ type: VersioningType.URI, defaultVersion: '1' }),
+    },
+  },
+};
+
+describe.each(ADAPTERS)('inside an application on %s', (adapter) => {
+  let database: TestDatabase;
+  let deliveries = 0;
+  const nextId = () => `host-${++deliveries}`;
+
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database?.drop());
+
+  /** Starts the application of a variation, hands its origin on, and stops it. */
+  const during = async (
+    { extras, host, main }: Pick<Variation, 'extras' | 'host' | 'main'>,
+    work: (origin: string) => Promise<void>,
+  ) => {
+    const webhooks = WebhooksModule.forRoot({
+      sources: { sesmetric: sesmetricSource({ maxBytes: 5000 }) },
+      ...extras,
+    });
+    const { app, origin } = await startHost(
+      adapter,
+      { databaseUrl: database.url, webhooks, controllers: [Own, Billing], ...host },
+      main,
+    );
+    try {
+      await work(origin);
+    } finally {
+      await app.close();
+    }
+  };
+
+  const names = Object.keys(VARIATIONS).filter((name) => (VARIATIONS[name]!.only ?? adapter) === adapter);
+
+  it.each(names)('%s: every answer is the same, byte for byte', async (name) => {
+    const { at = '/webhooks', headers = {}, ...variation } = VARIATIONS[name]!;
+    await during(variation, async (origin) => {
+      const ask = async (request: SignedRequest, more: { method?: string; path?: string } = {}) => {
+        const all = { ...request.headers, ...headers };
+        const reply = await send(origin, {
+          path: `${at}/sesmetric`,
+          body: request.body,
+          ...more,
+          headers: all,
+        });
+        return `${answered(reply)} ${String(reply.headers['content-type'])}`;
+      };
+      const as = ({ body, headers: own }: SignedRequest, type: string) => ({
+        body,
+        headers: { ...own, 'content-type': type },
+      });
+      const genuine = sesmetric({ id: nextId(), type: 't' });
+      const json = 'application/json; charset=utf-8';
+      expect({
+        first: await ask(genuine),
+        again: await ask(genuine),
+        xml: await ask(as(sesmetric({ id: nextId(), type: 't' }), 'application/xml')),
+        form: await ask(as(sesmetric({ id: nextId(), type: 't' }), 'application/x-www-form-urlencoded')),
+        junk: await ask(sesmetric('{junk')),
+        empty: await ask(sesmetric('')),
+        forged: await ask({ ...genuine, body: Buffer.from('{}') }),
+        unknown: await ask({ headers: {}, body: Buffer.alloc(0) }, { path: `${at}/nope` }),
+        put: await ask(genuine, { method: 'PUT' }),
+        get: await ask({ headers: {}, body: Buffer.alloc(0) }, { method: 'GET' }),
+        large: await ask(sesmetric('x'.repeat(5001))),
+        gzip: await ask({ ...genuine, headers: { ...genuine.headers, 'content-encoding': 'gzip' } }),
+      }).toEqual({
+        first: `${OK} ${json}`,
+        again: `${DUPLICATE} ${json}`,
+        xml: `${OK} ${json}`,
+        form: `${OK} ${json}`,
+        junk: `${INVALID} ${json}`,
+        empty: `${INVALID} ${json}`,
+        forged: `${UNAUTHORIZED} ${json}`,
+        unknown: `${UNKNOWN_SOURCE} ${json}`,
+        put: `${WRONG_METHOD} ${json}`,
+        get: `${WRONG_METHOD} ${json}`,
+        large: `${TOO_LARGE} ${json}`,
+        gzip: `${UNSUPPORTED_ENCODING} ${json}`,
+      });
+    });
+  });
+
+  it('keeps the application’s own routes as they are: bodies parsed, answers wrapped, errors in its form', async () => {
+    const providers = [GLOBAL_PROVIDERS.interceptor, GLOBAL_PROVIDERS.filter];
+    await during({ host: { providers } }, async (origin) => {
+      const headers = { 'content-type': 'application/json' };
+      const echo = await send(origin, { path: '/echo', headers, body: '{"a":1}' });
+      expect(answered(echo)).toBe('201 {"data":{"body":{"a":1}}}');
+      const fail = await send(origin, { path: '/fail', headers, body: '{}' });
+      expect(answered(fail)).toBe('418 {"problem":"mine"}');
+    });
+  });
+
+  it('lets the application’s guard keep the route closed, and claims nothing then', async () => {
+    await during({ host: { providers: [GLOBAL_PROVIDERS.guard] } }, async (origin) => {
+      const id = nextId();
+      const reply = await send(origin, { path: '/webhooks/sesmetric', ...sesmetric({ id, type: 't' }) });
+      expect(reply.status).toBe(403);
+      expect(await database.query(`SELECT 1 FROM webhook_claim WHERE event_id = $1`, [id])).toEqual([]);
+    });
+  });
+
+  it('gives a route with @UseWebhook its bytes behind prefix, version and global providers', async () => {
+    const configure = (app: INestApplication) =>
+      void app.setGlobalPrefix('api').enableVersioning({ type: VersioningType.URI });
+    const { interceptor, filter, pipe } = GLOBAL_PROVIDERS;
+    await during(
+      { host: { providers: [interceptor, filter, pipe] }, main: { configure } },
+      async (origin) => {
+        const { headers, body } = sesmetric({ id: nextId(), type: 't' });
+        const path = '/api/v2/billing/invoices';
+        const as = { ...headers, 'content-type': 'application/xml' };
+        expect(answered(await send(origin, { path, headers: as, body }))).toBe(OK);
+        expect(answered(await send(origin, { path, headers: as, body }))).toBe(DUPLICATE);
+        expect(answered(await send(origin, { path, headers: as, body: '<a/>' }))).toBe(UNAUTHORIZED);
+      },
+    );
+  });
+});
+
+describe.each(ADAPTERS)('an application that gives up before the route has ended, on %s', (adapter) => {
+  it('answers in its own way, and the route’s work commits all the same: the redelivery is a duplicate', async () => {
+    const database = await createDatabase();
+    slow = new Latch();
+    const webhooks = WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } });
+    const providers = [{ provide: APP_INTERCEPTOR, useClass: Impatience }];
+    const host = { databaseUrl: database.url, webhooks, providers, controllers: [Billing] };
+    const { app, origin } = await startHost(adapter, host);
+    const request = { path: '/billing/slow', ...sesmetric({ id: 'late', type: 't' }) };
+    expect((await send(origin, request)).status).toBe(408);
+    expect(await database.query(`SELECT 1 FROM webhook_claim`)).toEqual([]);
+    slow.open();
+    await until(async () => (await database.query(`SELECT 1 FROM webhook_claim`)).length === 1);
+    // On a busy machine the application may lose its patience with the redelivery too.
+    await until(async () => answered(await send(origin, request)) === DUPLICATE);
+    await app.close();
+    await database.drop();
+  });
+});
+
+describe('a parser in front of the module, on Express', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database?.drop());
+
+  const start = (prepare: (server: ReturnType<typeof express>) => void, create?: Main['create']) => {
+    const server = express();
+    prepare(server);
+    const webhooks = WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } });
+    const host = { databaseUrl: database.url, webhooks, controllers: [Own] };
+    return startHost('express', host, { httpAdapter: new ExpressAdapter(server), create });
+  };
+
+  it.each([
+    ['express.json()', express.json(), 'jsonParser'],
+    ['express.urlencoded()', express.urlencoded(), 'urlencodedParser'],
+    ['express.text()', express.text(), 'textParser'],
+    ['express.raw()', express.raw(), 'rawParser'],
+  ])('case 5: stops the boot with the remedy when %s stands before it', async (_, parser, name) => {
+    await expect(start((server) => void server.use(parser))).rejects.toThrow(
+      new RegExp(`body parser '${name}'.*app\\.use\\(\\) after NestFactory\\.create\\(\\)`),
+    );
+  });
+
+  it('starts when the parser is on paths of its own', async () => {
+    const { app, origin } = await start((server) => void server.use('/own', express.json()));
+    const request = sesmetric({ id: 'own-path', type: 't' });
+    expect(answered(await send(origin, { path: '/webhooks/sesmetric', ...request }))).toBe(OK);
+    await app.close();
+  });
+
+  it('answers 503, and never verifies a body written anew, when something it cannot see has read the bytes', async () => {
+    const { app, origin } = await start((server) => {
+      server.use((request, _response, next) => {
+        const parts: Buffer[] = [];
+        request.on('data', (part: Buffer) => parts.push(part));
+        request.on('end', () => {
+          request.body = JSON.parse(Buffer.concat(parts).toString()) as unknown;
+          next();
+        });
+      });
+    });
+    const request = sesmetric({ id: 'eaten', type: 't' });
+    expect(answered(await send(origin, { path: '/webhooks/sesmetric', ...request }))).toBe(UNAVAILABLE);
+    expect(await database.query(`SELECT 1 FROM webhook_claim WHERE event_id = 'eaten'`)).toEqual([]);
+    await app.close();
+  });
+});

@@ -1,0 +1,21 @@
+import { scripted, startInbox } from './support/inbox.js';
+
+describe('maxPending', () => {
+  it('answers 503 while more rows are pending, and takes deliveries again when they are fewer', async () => {
+    const inbox = await startInbox({
+      webhooks: { maxPending: 2 },
+      providers: [scripted({}, { effect: false })],
+    });
+    const statuses: number[] = [];
+    for (const id of ['1', '2', '3']) statuses.push((await inbox.deliver(id)).status);
+    // The number is looked at once a second at most: what came in the meantime is let in.
+    expect(statuses[0]).toBe(200);
+    await inbox.query(`SELECT pg_sleep(1.1)`);
+    expect(await inbox.deliver('4')).toMatchObject({ status: 503, headers: { 'retry-after': '5' } });
+    expect(await inbox.query(`SELECT FROM webhook_claim WHERE event_id = '4'`)).toEqual([]);
+    await inbox.settle();
+    await inbox.query(`SELECT pg_sleep(1.1)`);
+    expect(await inbox.deliver('4')).toMatchObject({ status: 200 });
+    await inbox.stop();
+  });
+});

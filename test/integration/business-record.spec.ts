@@ -1,0 +1,283 @@
+import { Injectable, type INestApplication, type Type } from '@nestjs/common';
+import { Entity, PrimaryColumn, type EntityManager } from 'typeorm';
+import {
+  Inbox,
+  OnEffect,
+  OnWebhook,
+  StartupReconciler,
+  hmac,
+  type Alert,
+  type BusinessRecord,
+  type HandlerContext,
+  type WebhookEvent,
+} from '../../src/index.js';
+import { createApplication, until, type ApplicationSetup } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { AWARDEE_SECRET, awardee } from '../support/signing.js';
+
+@Entity('received_event')
+class ReceivedEvent {
+  @PrimaryColumn('text') source!: string;
+  @PrimaryColumn('text') event_id!: string;
+}
+
+const record = (policy: Partial<BusinessRecord> = {}): BusinessRecord => ({
+  entity: ReceivedEvent,
+  where: ({ source, eventId }) => ({ source, event_id: eventId }),
+  minAge: 0,
+  ...policy,
+});
+
+let slowMs = 0;
+let sent: string[] = [];
+
+/** A class of handlers whose record is looked for as told. */
+function handlers(businessRecord: BusinessRecord): Type {
+  @Injectable()
+  class Handlers {
+    @OnWebhook('awardee', '*', { businessRecord })
+    async record({ source, eventId, type }: WebhookEvent, { manager, enqueue }: HandlerContext) {
+      await manager.query(`INSERT INTO received_event (source, event_id, event_type) VALUES ($1, $2, $3)`, [
+        source,
+        eventId,
+        type,
+      ]);
+      await enqueue('mail', { eventId });
+      await new Promise((resolve) => setTimeout(resolve, slowMs));
+    }
+
+    @OnEffect('mail')
+    mail({ eventId }: { eventId: string }) {
+      sent.push(eventId);
+    }
+  }
+  return Handlers;
+}
+
+describe('R28: done events whose business record is missing', () => {
+  let database: TestDatabase;
+  let apps: INestApplication[] = [];
+  let alerts: Alert[] = [];
+
+  beforeEach(async () => {
+    database = await createDatabase();
+    alerts = [];
+    sent = [];
+    slowMs = 0;
+  });
+  afterEach(async () => {
+    await Promise.all(apps.map((app) => app.close()));
+    apps = [];
+    await database.drop();
+  });
+
+  const start = async (businessRecord: BusinessRecord, more: Partial<ApplicationSetup> = {}) => {
+    const app = await createApplication({
+      databaseUrl: database.url,
+      entities: [ReceivedEvent],
+      webhooks: {
+        sources: {
+          awardee: hmac({
+            secrets: [AWARDEE_SECRET],
+            signatureHeader: 'X-Awardee-Signature',
+            idHeader: 'X-Awardee-Delivery',
+            typeHeader: 'X-Awardee-Event',
+          }),
+        },
+        relay: { pollInterval: '50ms', effects: 50 },
+        reconcile: false,
+        onAlert: (alert) => void alerts.push(alert),
+      },
+      providers: [handlers(businessRecord)],
+      ...more,
+    });
+    apps.push(app);
+    return app;
+  };
+  const receive = async (app: INestApplication, ...ids: string[]) => {
+    for (const id of ids) {
+      const { headers, body } = awardee(id, 'grant.made', {});
+      await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+    }
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state <> 'done'`)).length === 0,
+    );
+  };
+  const records = async () =>
+    (await database.query<{ event_id: string }>(`SELECT event_id FROM received_event ORDER BY event_id`)).map(
+      (row) => row.event_id,
+    );
+  const lose = (...ids: string[]) =>
+    database.query(`DELETE FROM received_event WHERE event_id = ANY($1)`, [ids]);
+  const reconcile = (app: INestApplication) => app.get(StartupReconciler).reconcile();
+  const missing = () => alerts.filter(({ kind }) => kind === 'missing-record');
+
+  it('are handled again, and what they have sent is not sent again', async () => {
+    const app = await start(record());
+    await receive(app, 'a', 'b', 'c');
+    await lose('b');
+    expect((await reconcile(app)).records).toEqual({ checked: 3, missing: 1, reprocessed: 1, unchecked: 0 });
+    await until(async () => (await records()).length === 3);
+    expect(missing()).toMatchObject([{ event: { eventId: 'b' }, action: 'reprocess' }]);
+    await receive(app);
+    expect(sent.sort()).toEqual(['a', 'b', 'c']);
+  });
+
+  it('are found after boot', async () => {
+    await receive(await start(record()), 'a');
+    await lose('a');
+    await start(record(), {
+      webhooks: {
+        sources: {
+          awardee: hmac({
+            secrets: [AWARDEE_SECRET],
+            signatureHeader: 'X-Awardee-Signature',
+            idHeader: 'X-Awardee-Delivery',
+            typeHeader: 'X-Awardee-Event',
+          }),
+        },
+      },
+    });
+    await until(async () => (await records()).length === 1);
+  });
+
+  it('are handled again once a row: what is deleted on purpose stays so', async () => {
+    const app = await start(record());
+    await receive(app, 'a');
+    await lose('a');
+    await reconcile(app);
+    await until(async () => (await records()).length === 1);
+    await receive(app);
+    await lose('a');
+    expect((await reconcile(app)).records).toMatchObject({ checked: 0, missing: 0 });
+    expect(await records()).toEqual([]);
+  });
+
+  it('are only reported, once, where the handler asks for that', async () => {
+    const app = await start(record({ onMissing: 'report' }));
+    await receive(app, 'a');
+    await lose('a');
+    expect((await reconcile(app)).records).toMatchObject({ missing: 1, reprocessed: 0 });
+    expect((await reconcile(app)).records).toMatchObject({ missing: 0 });
+    expect(missing()).toMatchObject([{ action: 'report' }]);
+    expect(await records()).toEqual([]);
+  });
+
+  it('are left alone when younger than minAge, or received before the window', async () => {
+    const app = await start(record({ minAge: '1m', window: '1h' }));
+    await receive(app, 'young', 'old', 'right');
+    await lose('young', 'old', 'right');
+    await database.query(
+      `UPDATE webhook_outbox SET settled_at = now() - interval '2 min' WHERE event_id <> 'young'`,
+    );
+    await database.query(
+      `UPDATE webhook_claim SET received_at = now() - interval '61 min' WHERE event_id = 'old'`,
+    );
+    await reconcile(app);
+    await until(async () => (await records()).length === 1);
+    expect(await records()).toEqual(['right']);
+  });
+
+  it('are found by a function of a batch of events, page after page, and looked for again under lock', async () => {
+    const asked: number[] = [];
+    const app = await start({
+      minAge: 0,
+      missing: async (events: readonly WebhookEvent[], manager: EntityManager) => {
+        asked.push(events.length);
+        // Alone, under lock, 'back' is there again.
+        if (events.length === 1 && events[0]!.eventId === 'back') return [];
+        const found: { event_id: string }[] = await manager.query(
+          `SELECT event_id FROM received_event WHERE event_id = ANY($1)`,
+          [events.map(({ eventId }) => eventId)],
+        );
+        const there = new Set(found.map((row) => row.event_id));
+        return events.filter(({ eventId }) => !there.has(eventId));
+      },
+    });
+    await Promise.all(Array.from({ length: 230 }, (_, i) => receive(app, `e${String(i).padStart(3, '0')}`)));
+    await receive(app, 'back');
+    await lose('back', 'e000', 'e229');
+    expect((await reconcile(app)).records).toEqual({
+      checked: 231,
+      missing: 2,
+      reprocessed: 2,
+      unchecked: 0,
+    });
+    expect(asked.slice().sort((a, b) => b - a)).toEqual([200, 31, 1, 1, 1]);
+    await until(async () => (await records()).length === 230);
+  });
+
+  it.each([
+    [
+      'throws',
+      () => {
+        throw new Error('no such field');
+      },
+    ],
+    ['returns a condition that any record meets', () => ({})],
+    ['returns no condition', () => []],
+  ])('are not judged when `where` %s, and nothing runs again', async (_what, where) => {
+    const app = await start(record({ where }));
+    await receive(app, 'a');
+    await lose('a');
+    expect((await reconcile(app)).records).toEqual({ checked: 0, missing: 0, reprocessed: 0, unchecked: 1 });
+    expect(await records()).toEqual([]);
+  });
+
+  it('are looked for by one instance at a time', async () => {
+    let release = () => undefined as void;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const slow: BusinessRecord = {
+      minAge: 0,
+      missing: async () => {
+        await held;
+        return [];
+      },
+    };
+    const [one, two] = [await start(slow), await start(slow)];
+    await receive(one, 'a');
+    const first = reconcile(one);
+    await until(async () => (await database.query(`SELECT 1 FROM webhook_lease`)).length === 1);
+    expect((await reconcile(two)).ran).toBe(false);
+    release();
+    expect((await first).ran).toBe(true);
+    expect((await reconcile(two)).ran).toBe(true);
+  });
+
+  it('case 15: rows in work are never touched, with no minimum age and a pass every 50 ms', async () => {
+    const app = await start(record(), { poolSize: 30 });
+    slowMs = 200;
+    let passes = 0;
+    let hits = 0;
+    const over = new AbortController();
+    const reconciling = (async () => {
+      for (; !over.signal.aborted; await new Promise((resolve) => setTimeout(resolve, 50))) {
+        const { records: found } = await reconcile(app);
+        passes += 1;
+        hits += found.missing;
+      }
+    })();
+    await Promise.all(
+      Array.from({ length: 500 }, (_, i) => {
+        const { headers, body } = awardee(`e${i}`, 'grant.made', {});
+        return app.get(Inbox).receive('awardee', { headers, rawBody: body });
+      }),
+    );
+    await until(() => sent.length >= 500, 60_000).finally(() => over.abort());
+    await reconciling;
+    await receive(app);
+    expect(passes).toBeGreaterThan(5);
+    expect(hits).toBe(0);
+    expect(new Set(sent).size).toBe(500);
+    expect(sent).toHaveLength(500);
+    expect(await database.query(`SELECT 1 FROM received_event WHERE applied_count <> 1`)).toEqual([]);
+  }, 90_000);
+
+  it.each([
+    ['a window that outlives the bodies', { window: '40d' }, 'businessRecord.window'],
+    ['a minAge past the window', { window: '1m', minAge: '2m' }, 'businessRecord.minAge'],
+    ['an unknown option', { windows: '1m' }, "unknown option 'windows'"],
+  ])('%s stops the boot', async (_what, policy, message) => {
+    await expect(start(record(policy as Partial<BusinessRecord>))).rejects.toThrow(message);
+  });
+});

@@ -1,0 +1,231 @@
+import { AsyncResource } from 'node:async_hooks';
+import { Client, Query } from 'pg';
+import type { EntityManager } from 'typeorm';
+import type { HandlerContext, WebhookEvent } from '../../src/index.js';
+import { Deadline } from '../../src/outbox/deadline.js';
+import { HandlerRunner } from '../../src/outbox/handler.runner.js';
+import { OutboxStore } from '../../src/storage/outbox.store.js';
+import { until } from '../support/application.js';
+import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
+
+const ROUNDS = 50;
+
+/** A write that the handler does not wait for, and whose failure nobody catches. */
+function stray(manager: EntityManager, event: WebhookEvent): Promise<unknown> {
+  return manager.query(`INSERT INTO received_event (source, event_id, event_type) VALUES ('stray', $1, '')`, [
+    event.eventId,
+  ]);
+}
+
+/** As a library does that has lost the async context of its caller: the timer was started outside any run. */
+let afterwards: (() => unknown) | undefined;
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Handlers that go wrong in a way that TypeORM alone would commit some of. */
+const FAULTS: Record<string, (event: WebhookEvent, context: HandlerContext) => unknown> = {
+  'times out': async (event, context) => {
+    await record(event, context);
+    await pause(80);
+    await stray(context.manager, event);
+  },
+  'times out in a query': async (event, context) => {
+    await record(event, context);
+    await context.manager.query('SELECT pg_sleep(0.2)');
+    await stray(context.manager, event);
+  },
+  'does not await a write': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+  },
+  'does not await a write that is on its way': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+  },
+  'does not await manager.transaction()': async (event, context) => {
+    await record(event, context);
+    void context.manager.transaction((inner) => stray(inner, event));
+  },
+  'does not await manager.transaction(), which is half-way when it ends': async (event, context) => {
+    await record(event, context);
+    const written = new Promise<void>((resolve) => {
+      void context.manager.transaction(async (inner) => {
+        await stray(inner, event);
+        resolve();
+        await pause(5);
+        await inner.query('SELECT 1');
+      });
+    });
+    await written;
+  },
+  'swallows a query error': async (event, context) => {
+    await record(event, context);
+    await stray(context.manager, event);
+    await context.manager.query('SELECT 1 / 0').catch(() => undefined);
+  },
+  'has a Promise.all of which one is rejected': async (event, context) => {
+    await record(event, context);
+    await Promise.all([
+      context.manager.query('SELECT 1 / 0'),
+      pause(1).then(() => stray(context.manager, event)),
+      stray(context.manager, event),
+    ]);
+  },
+  'throws while a write is on its way': async (event, context) => {
+    await record(event, context);
+    void stray(context.manager, event);
+    throw new Error('on purpose');
+  },
+  'leaves a query object running': async (event, context) => {
+    await record(event, context);
+    const client = (await context.manager.queryRunner!.connect()) as Client;
+    client.query(new Query('SELECT pg_sleep(0.01)'));
+  },
+  'ends the transaction itself': async (event, context) => {
+    await record(event, context);
+    await context.manager.query('ROLLBACK');
+  },
+  'starts a write in the very turn in which it returns': async (event, context) => {
+    await record(event, context);
+    setImmediate(() => void stray(context.manager, event));
+  },
+};
+
+describe('R35 R13 a handler that goes wrong leaves no row behind and is never recorded as done', () => {
+  const script: Partial<Script> = {};
+  /** The one that the present test is about. */
+  let inbox: TestInbox;
+  let patient: TestInbox;
+  /** Its handlers have little time; a run that is to succeed would time out there on a busy machine. */
+  let hasty: TestInbox;
+
+  beforeAll(async () => {
+    const retry = { base: '1h', cap: '1h' };
+    patient = await startInbox({ providers: [scripted(script, { handler: { timeout: '20s', retry } })] });
+    hasty = await startInbox({ providers: [scripted(script, { handler: { timeout: 40, retry } })] });
+  });
+  beforeEach(() => {
+    inbox = patient;
+  });
+  afterEach(async () => {
+    await clear(inbox.database);
+    await expectNoLeak(poolOf(inbox.dataSource));
+  });
+  afterAll(async () => {
+    await patient?.stop();
+    await hasty?.stop();
+  });
+
+  it.each(Object.entries(FAULTS))(`one that %s, ${ROUNDS} times`, async (name, code) => {
+    if (name.startsWith('times out')) inbox = hasty;
+    script.handle = code;
+    await Promise.all(Array.from({ length: ROUNDS }, (_, round) => inbox.deliver(`${round}`)));
+    await amongOthers(async () => {
+      await inbox.relay.drain({ maxMs: 20_000 });
+      // What was started and not awaited gets the time to land.
+      await pause(20);
+    });
+
+    expect(await inbox.query(`SELECT source, count(*)::int FROM received_event GROUP BY source`)).toEqual([]);
+    const failed = `state <> 'done' AND attempt = 1 AND leased_by IS NULL AND error IS NOT NULL`;
+    expect(await inbox.rows(failed)).toHaveLength(ROUNDS);
+  });
+
+  it('one that writes after it has returned and its run was committed: the write is not sent, and a person is told', async () => {
+    // Bound to the run's own context, as a timer or a listener would be that the handler has left behind.
+    const later: (() => void)[] = [];
+    script.handle = async (event, context) => {
+      await record(event, context);
+      const leftBehind = () => {
+        void stray(context.manager, event);
+        void context.manager.transaction((inner) => stray(inner, event));
+        void context.enqueue('mail', {});
+      };
+      later.push(AsyncResource.bind(leftBehind));
+    };
+    await Promise.all(Array.from({ length: ROUNDS }, (_, round) => inbox.deliver(`${round}`)));
+    inbox.alerts.length = 0;
+    await amongOthers(async () => {
+      expect(await inbox.relay.drain({ maxMs: 20_000 })).toMatchObject({ done: ROUNDS });
+      for (const leftBehind of later) leftBehind();
+      await until(() => inbox.alerts.length >= 3 * ROUNDS);
+    });
+
+    expect(await inbox.query(`SELECT source, count(*)::int FROM received_event GROUP BY source`)).toEqual([
+      { source: 'awardee', count: ROUNDS },
+    ]);
+    expect(await inbox.rows(`kind = 'effect'`)).toEqual([]);
+    expect(inbox.alerts).toHaveLength(3 * ROUNDS);
+    for (const alert of inbox.alerts) {
+      expect(alert).toMatchObject({ kind: 'manager-misused', name: 'awardee/handle' });
+    }
+  });
+
+  it('one whose write comes from code that has lost its context, while its run is being settled', async () => {
+    const timer = setInterval(() => {
+      void afterwards?.();
+      afterwards = undefined;
+    }, 0);
+    script.handle = async (event, context) => {
+      await record(event, context);
+      afterwards = () => stray(context.manager, event);
+    };
+    await inbox.deliver('1');
+    // The settle takes its time, so that the write comes in its middle.
+    await inbox.query(`CREATE OR REPLACE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END $$`);
+    await inbox.query(`CREATE TRIGGER slow BEFORE UPDATE ON webhook_outbox FOR EACH ROW WHEN (NEW.state = 'done')
+      EXECUTE FUNCTION pause()`);
+    try {
+      expect(await inbox.relay.tick()).toMatchObject({ leased: 1, retried: 1 });
+    } finally {
+      clearInterval(timer);
+      await inbox.query(`DROP TRIGGER slow ON webhook_outbox`);
+    }
+    expect(await inbox.query(`SELECT * FROM received_event`)).toEqual([]);
+  });
+
+  it('one that has waited for a connection for longer than its time is not started', async () => {
+    const started: string[] = [];
+    script.handle = (event) => {
+      started.push(event.eventId);
+      throw new Error('nobody waits for me');
+    };
+    await inbox.deliver('1');
+    const name = { name: 'awardee/handle', maxAttempts: 20, limit: 1 };
+    const { manager } = inbox.database.dataSource;
+    const { leased } = await inbox.app.get(OutboxStore).lease(manager, inbox.relay.owner, 30_000, [name], 1);
+    const giveBack = await holdPool(inbox.dataSource);
+    const run = inbox.app.get(HandlerRunner).run(leased[0]!, new Deadline('awardee/handle', 40).signal, 40);
+    await pause(80);
+    await giveBack();
+    expect(await run).toBe('retry');
+    expect(started).toEqual([]);
+    expect((await inbox.rows())[0]).toMatchObject({
+      error: expect.stringContaining('did not end within 40 ms'),
+    });
+  });
+
+  /** Works beside the application's own transactions, on the same connections, whose fate a stray write would share. */
+  async function amongOthers(work: () => Promise<void>): Promise<void> {
+    const others = { busy: true };
+    const one = async () => {
+      while (others.busy) {
+        await inbox.dataSource.transaction(async (manager) => {
+          await manager.query(`SELECT 1`);
+          await pause(3);
+        });
+        await inbox.dataSource.query('SELECT 1');
+      }
+    };
+    const working = Promise.all([one(), one()]);
+    try {
+      await work();
+    } finally {
+      others.busy = false;
+      await working;
+    }
+  }
+});

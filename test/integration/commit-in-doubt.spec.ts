@@ -1,0 +1,172 @@
+import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import {
+  clear,
+  awardeeSource,
+  record,
+  scripted,
+  startInbox,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
+import { expectNoLeak, poolOf } from './support/pool.js';
+import { cuttingProxy, type CuttingProxy } from './support/proxy.js';
+
+const OK = { status: 200, body: { status: 'ok' } };
+const DUPLICATE = { status: 200, body: { status: 'duplicate' } };
+const UNAVAILABLE = { status: 503, headers: { 'retry-after': expect.any(String) } };
+
+const SOURCES = {
+  own: awardeeSource(),
+  waited: awardeeSource({ retries: 'provider' }),
+  inline: awardeeSource(),
+  'waited-inline': awardeeSource({ retries: 'provider' }),
+};
+
+const script: Partial<Script> = {};
+const sent: string[] = [];
+let database: TestDatabase;
+let proxy: CuttingProxy;
+let inbox: TestInbox;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  proxy = await cuttingProxy(database.url);
+  inbox = await startInbox({
+    database,
+    databaseUrl: proxy.url,
+    webhooks: { sources: SOURCES },
+    providers: [
+      scripted(script, { sources: ['own', 'waited'] }),
+      scripted(script, { sources: ['inline', 'waited-inline'], handler: { inline: true }, effect: false }),
+    ],
+  });
+});
+beforeEach(() => {
+  sent.length = 0;
+  script.handle = async (event, context) => {
+    await record(event, context);
+    await context.enqueue('mail', {});
+  };
+  script.effect = (_, { key }) => void sent.push(key);
+});
+afterEach(async () => {
+  await clear(inbox.database);
+  await expectNoLeak(poolOf(inbox.dataSource));
+});
+afterAll(async () => {
+  await inbox?.stop();
+  await proxy?.close();
+  await database?.drop();
+});
+
+describe('a COMMIT whose answer never came', () => {
+  const cuts = (['before', 'after'] as const).flatMap((when) => [
+    { source: 'own', when, skip: 0, times: 1, which: 'the claim' },
+    { source: 'own', when, skip: 0, times: 2, which: 'the claim and its second try' },
+    { source: 'own', when, skip: 1, times: 1, which: "the handler's run" },
+    { source: 'waited', when, skip: 0, times: 1, which: 'the claim' },
+    { source: 'waited', when, skip: 0, times: 2, which: 'the claim and its second try' },
+    { source: 'waited', when, skip: 1, times: 1, which: "the handler's run" },
+    { source: 'inline', when, skip: 0, times: 1, which: 'claim and handler in one' },
+    { source: 'waited-inline', when, skip: 0, times: 1, which: 'claim and handler in one' },
+  ]);
+
+  it.each(cuts)(
+    '$source, $which cut $when the server acted: nothing lost, nothing doubled, and no 2xx without a claim',
+    async ({ source, when, skip, times }) => {
+      proxy.cutAt('COMMIT', when, { skip, times });
+      let answer = await inbox.deliverTo(source, 'd-1');
+      for (let again = 0; again < 10 && answer.status !== 200; again += 1) {
+        expect(source.startsWith('waited') ? [500, 503] : [503]).toContain(answer.status);
+        // The lease of a claim whose COMMIT came through unknown to its process ends at its time.
+        await inbox.query(`UPDATE webhook_outbox SET due_at = now() WHERE leased_by IS NOT NULL`);
+        answer = await inbox.deliverTo(source, 'd-1');
+      }
+      expect(answer.status).toBe(200);
+      expect(await inbox.query(`SELECT FROM webhook_claim`)).toHaveLength(1);
+      await inbox.settle();
+      expect(proxy.cuts).toBe(times);
+      expect(await inbox.deliverTo(source, 'd-1')).toMatchObject(DUPLICATE);
+      expect(await inbox.query(`SELECT applied_count FROM received_event`)).toEqual([{ applied_count: 1 }]);
+      expect(new Set(sent).size).toBe(1);
+      expect(await inbox.rows(`state <> 'done'`)).toEqual([]);
+    },
+  );
+
+  it.each(['before', 'after'] as const)(
+    'under own, one cut %s the server acted is made good on another connection: the answer is ok',
+    async (when) => {
+      proxy.cutAt('COMMIT', when);
+      expect(await inbox.deliverTo('own', 'd-1')).toMatchObject(OK);
+      expect(proxy.cuts).toBe(1);
+      proxy.cutAt('COMMIT', when, { times: 2 });
+      expect(await inbox.deliverTo('own', 'd-2')).toMatchObject(UNAVAILABLE);
+      expect(await inbox.deliverTo('own', 'd-2')).toMatchObject(when === 'after' ? DUPLICATE : OK);
+    },
+  );
+
+  it('where user code ran in it, nothing is made again: the claim is looked for', async () => {
+    let runs = 0;
+    script.handle = (event, context) => {
+      runs += 1;
+      return record(event, context);
+    };
+    proxy.cutAt('COMMIT', 'after');
+    expect(await inbox.deliverTo('inline', 'd-1')).toMatchObject(OK);
+    expect(runs).toBe(1);
+    proxy.cutAt('COMMIT', 'before');
+    expect(await inbox.deliverTo('inline', 'd-2')).toMatchObject(UNAVAILABLE);
+    expect(await inbox.query(`SELECT FROM webhook_claim`)).toHaveLength(1);
+    expect(runs).toBe(2);
+  });
+
+  it.each([
+    ['after', 'done'],
+    ['before', 'retried'],
+  ] as const)('of a handler that the relay runs, cut %s the server acted: %s', async (when, outcome) => {
+    await inbox.deliverTo('own', 'd-1');
+    proxy.cutAt('COMMIT', when);
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, [outcome]: 1 });
+    expect(proxy.cuts).toBe(1);
+    await inbox.settle();
+    expect(await inbox.query(`SELECT applied_count FROM received_event`)).toEqual([{ applied_count: 1 }]);
+    expect(sent).toHaveLength(1);
+  });
+});
+
+describe('a COMMIT that was answered', () => {
+  const run = (work: (transaction: UserTransaction) => Promise<void>) =>
+    UserTransaction.run(inbox.dataSource, { timeoutMs: 5_000, onMisuse: () => undefined }, work);
+
+  it('with ROLLBACK, since a query failed and nobody said so: the run has failed, and the connection is not lent again', async () => {
+    const backends: unknown[] = [];
+    const failed = run(async (transaction) => {
+      backends.push((await transaction.query('SELECT pg_backend_pid() AS pid'))[0]!.pid);
+      await transaction.query(
+        `INSERT INTO received_event (source, event_id, event_type) VALUES ('a', 'b', 'c')`,
+      );
+      await transaction.query('SELECT 1 / 0').catch(() => undefined);
+    });
+    const error: unknown = await failed.catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(NotCommitted);
+    expect(error).toMatchObject({ inDoubt: false, code: 'TRANSACTION_NOT_COMMITTED' });
+    expect(await inbox.query(`SELECT FROM received_event`)).toEqual([]);
+    await expectNoLeak(poolOf(inbox.dataSource));
+    const [{ pid }] = await inbox.dataSource.query<[{ pid: number }]>('SELECT pg_backend_pid() AS pid');
+    expect(backends).not.toContain(pid);
+  });
+
+  it('with an error of a deferred constraint: no doubt about it, and permanent as the constraint is', async () => {
+    await inbox.query(`CREATE TABLE IF NOT EXISTS parent (id int PRIMARY KEY)`);
+    await inbox.query(
+      `CREATE TABLE IF NOT EXISTS child (parent int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`,
+    );
+    script.handle = (_, { manager }) => manager.query(`INSERT INTO child VALUES (1)`);
+    await inbox.deliverTo('own', 'd-1');
+    expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
+    expect(await inbox.rows()).toMatchObject([
+      { state: 'dead', reason: 'permanent-error', attempt: 1, error: expect.stringContaining('foreign key') },
+    ]);
+  });
+});

@@ -1,0 +1,320 @@
+import { Injectable } from '@nestjs/common';
+import { OnEffect, Outbox, type EffectContext, type EnqueueOptions } from '../../src/index.js';
+import { outboxId } from '../../src/core/outbox-id.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { expectNoLeak, poolOf } from './support/pool.js';
+
+let database: TestDatabase;
+let inbox: TestInbox;
+const script: Partial<Script> = {};
+const sent: { effect: string; key: string; payload: unknown }[] = [];
+
+@Injectable()
+class Others {
+  @OnEffect('new-mail', { was: ['old-mail'] })
+  renamed(payload: unknown, { key }: EffectContext) {
+    sent.push({ effect: 'new-mail', key, payload });
+  }
+}
+
+beforeAll(async () => {
+  database = await createDatabase();
+  inbox = await startInbox({
+    database,
+    providers: [scripted(script, { effect: { timeout: '2s' } }), Others],
+  });
+});
+beforeEach(() => {
+  sent.length = 0;
+  script.handle = record;
+  script.effect = (payload, { key }) => void sent.push({ effect: 'mail', key, payload });
+});
+afterEach(async () => {
+  await clear(database);
+  await expectNoLeak(poolOf(inbox.dataSource));
+});
+afterAll(async () => {
+  await inbox?.stop();
+  await database?.drop();
+});
+
+const effects = () => inbox.rows(`kind = 'effect'`);
+
+describe('R36 R37 what a handler enqueues', () => {
+  it('has the same ids when the handler runs again, and what is done is not done again', async () => {
+    script.handle = async (_, { enqueue }) => {
+      for (const key of ['a', 'b']) await enqueue('mail', { key }, { key });
+    };
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    expect(sent).toHaveLength(2);
+    const before = await effects();
+
+    // A person has the settled event run again; this time it enqueues one more.
+    script.handle = async (_, { enqueue }) => {
+      const again = [];
+      for (const key of ['a', 'b', 'c']) again.push(await enqueue('mail', { key: 'other' }, { key }));
+      expect(again.map(({ existing }) => existing)).toEqual([true, true, false]);
+      expect(
+        again
+          .slice(0, 2)
+          .map(({ id }) => id)
+          .sort(),
+      ).toEqual(before.map(({ id }) => id).sort());
+    };
+    await runAgain();
+    expect(await effects()).toHaveLength(3);
+    const payloads = sent.map(({ payload }) => (payload as { key: string }).key);
+    expect(payloads.sort()).toEqual(['a', 'b', 'other']);
+    expect(new Set(sent.map(({ key }) => key)).size).toBe(3);
+    // That the payload was another one this time is on record.
+    expect(
+      await database.query(`SELECT FROM webhook_outbox_data WHERE other_payload_sha256 IS NOT NULL`),
+    ).toHaveLength(2);
+  });
+
+  it('is gone when the handler fails, and comes back under the same id', async () => {
+    const ids: string[] = [];
+    script.handle = async (_, { enqueue, attempt }) => {
+      ids.push((await enqueue('mail', { attempt })).id);
+      if (attempt === 1) throw new Error('after the enqueue');
+    };
+    await inbox.deliver('d-1');
+    await inbox.relay.tick();
+    expect(await effects()).toEqual([]);
+    await inbox.settle();
+    expect(ids[0]).toBe(ids[1]);
+    expect(sent).toEqual([{ effect: 'mail', key: ids[0], payload: { attempt: 2 } }]);
+  });
+
+  it('differs between events, handlers and keys, and comes in the order of arrival', async () => {
+    script.handle = async (_, { enqueue }) => void (await enqueue('mail', {}));
+    for (const id of ['d-1', 'd-2', 'd-3']) await inbox.deliver(id);
+    await inbox.settle();
+    const ids = (await inbox.rows(`kind = 'handler'`)).map((row) => row.id);
+    expect(ids.toSorted()).toEqual(ids);
+    expect(new Set((await effects()).map((row) => row.id)).size).toBe(3);
+  });
+
+  it('the same effect twice under one key is refused, with the remedy, and nothing of the run stays', async () => {
+    script.handle = async (event, context) => {
+      await record(event, context);
+      await context.enqueue('mail', { n: 1 });
+      await context.enqueue('mail', { n: 2 });
+    };
+    await inbox.deliver('d-1');
+    expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
+    expect(await inbox.rows()).toMatchObject([
+      {
+        state: 'dead',
+        reason: 'permanent-error',
+        error: expect.stringMatching(/EffectKeyRequired.*\{ key \}/s),
+      },
+    ]);
+    expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
+  });
+
+  it('an effect that nobody carries out is refused at the enqueue, with the nearest name', async () => {
+    script.handle = async (_, { enqueue }) => void (await enqueue('mial', {}));
+    await inbox.deliver('d-1');
+    expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
+    expect((await inbox.rows())[0]!.error).toContain("Did you mean 'mail'?");
+  });
+
+  it.each([
+    ['is not JSON', { big: 1n }],
+    ['is too large', { text: 'x'.repeat(2_000_000) }],
+  ])('a payload that %s is refused at the enqueue', async (_, payload) => {
+    script.handle = async (_event, { enqueue }) => void (await enqueue('mail', payload));
+    await inbox.deliver('d-1');
+    expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
+    expect(await effects()).toEqual([]);
+  });
+
+  it('a former name of an effect that has rows: the same rows', async () => {
+    script.handle = async (_, { enqueue }) => void (await enqueue('new-mail', {}));
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    expect(sent).toHaveLength(1);
+    // As a version of before the renaming would have left it.
+    const [handler] = await inbox.rows(`kind = 'handler'`);
+    const former = outboxId(handler!.id, 'old-mail', '');
+    await database.query(`UPDATE webhook_outbox SET id = $1, name = 'old-mail' WHERE kind = 'effect'`, [
+      former,
+    ]);
+    await database.query(`UPDATE webhook_outbox_data SET outbox_id = $1 WHERE payload IS NOT NULL`, [former]);
+    await runAgain();
+    expect(await effects()).toMatchObject([{ id: former, state: 'done' }]);
+    expect(sent).toHaveLength(1);
+  });
+
+  /** As a person's replay does it: the handler row gets another attempt. */
+  async function runAgain(): Promise<void> {
+    await database.query(
+      `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, attempt_base = attempt, due_at = now()
+        WHERE kind = 'handler'`,
+    );
+    await inbox.settle();
+  }
+});
+
+describe('Outbox.enqueue', () => {
+  const outbox = () => inbox.app.get(Outbox);
+  const enqueue = (payload: unknown, options?: EnqueueOptions, effect = 'mail') =>
+    outbox().enqueue(inbox.dataSource.manager, effect, payload, options);
+
+  it('outside a run makes a row of its own each time, under a UUIDv7', async () => {
+    const [one, other] = [await enqueue({ n: 1 }), await enqueue({ n: 2 })];
+    expect(one.id).not.toBe(other.id);
+    for (const { id, existing } of [one, other]) {
+      expect(existing).toBe(false);
+      expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    }
+    await inbox.settle();
+    expect(sent.map(({ key }) => key).sort()).toEqual([one.id, other.id].sort());
+    expect((await effects())[0]).toMatchObject({ event_id: null, parent_id: null });
+  });
+
+  it('a key is unique for each effect: of 20 at once one makes the row, and all get it', async () => {
+    const all = await Promise.all(Array.from({ length: 20 }, (_, n) => enqueue({ n }, { key: 'order-1' })));
+    expect(new Set(all.map(({ id }) => id)).size).toBe(1);
+    expect(all.filter(({ existing }) => !existing)).toHaveLength(1);
+    await inbox.settle();
+    expect(sent).toHaveLength(1);
+    expect(await enqueue({}, { key: 'order-1' })).toMatchObject({ id: all[0]!.id, existing: true });
+    expect(await enqueue({}, { key: 'order-1' }, 'new-mail')).toMatchObject({ existing: false });
+  });
+
+  it('a key that was used under a former name of the effect is the same key', async () => {
+    const { id } = await enqueue({}, { key: 'order-1' }, 'new-mail');
+    await database.query(`UPDATE webhook_outbox SET name = 'old-mail'`);
+    expect(await enqueue({}, { key: 'order-1' }, 'new-mail')).toEqual({ id, existing: true });
+    expect(await effects()).toHaveLength(1);
+  });
+
+  it('belongs to the transaction of its manager: rolled back with it, and not visible before the commit', async () => {
+    const outboxRows = async () => (await effects()).length;
+    await expect(
+      inbox.dataSource.transaction(async (manager) => {
+        await outbox().enqueue(manager, 'mail', {});
+        expect(await outboxRows()).toBe(0);
+        throw new Error('no');
+      }),
+    ).rejects.toThrow('no');
+    expect(await outboxRows()).toBe(0);
+    await inbox.dataSource.transaction((manager) => outbox().enqueue(manager, 'mail', {}));
+    expect(await outboxRows()).toBe(1);
+  });
+
+  it('inside a run, with the run’s manager, is the run’s own enqueue: same ids, same rules', async () => {
+    const ids: string[] = [];
+    script.handle = async (_, { manager, attempt, outboxId }) => {
+      ids.push((await outbox().enqueue(manager, 'mail', {}, { key: 'k' })).id);
+      await manager.transaction((nested) => outbox().enqueue(nested, 'mail', {}, { key: 'l' }));
+      if (attempt === 1) throw new Error('once');
+      await expect(outbox().enqueue(manager, 'mail', {}, { key: 'k' })).rejects.toThrow('twice');
+      expect((await inbox.rows()).map((row) => row.id)).toContain(outboxId);
+    };
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    expect(ids[0]).toBe(ids[1]);
+    expect(await effects()).toMatchObject([{ event_id: 'd-1' }, { event_id: 'd-1' }]);
+    expect(sent).toHaveLength(2);
+  });
+
+  it('refuses what a run would refuse', async () => {
+    await expect(enqueue({}, {}, 'mial')).rejects.toMatchObject({ code: 'UNKNOWN_EFFECT' });
+    await expect(enqueue({ big: 1n })).rejects.toMatchObject({ code: 'PAYLOAD_REFUSED' });
+  });
+});
+
+describe('complete', () => {
+  beforeEach(async () => {
+    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', { to: 'x' });
+  });
+  const note = `INSERT INTO received_event (source, event_id, event_type) VALUES ('completed', $1, '')`;
+
+  it('commits its writes and its follow-up effects with the settle, once', async () => {
+    script.effect = async (_, { key, complete }) => {
+      sent.push({ effect: 'mail', key, payload: undefined });
+      await complete(async ({ manager, enqueue, result }) => {
+        await manager.query(note, [(result as { id: string }).id]);
+        await enqueue('new-mail', { after: key });
+      });
+      return { id: 'sent-1' };
+    };
+    expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
+    expect(await database.query(`SELECT event_id FROM received_event`)).toEqual([{ event_id: 'sent-1' }]);
+    await inbox.settle();
+    expect(sent.map(({ effect }) => effect)).toEqual(['mail', 'new-mail']);
+    expect(await inbox.rows(`state <> 'done'`)).toEqual([]);
+  });
+
+  it('that fails leaves nothing of its own, and the next attempt gets the result of the call and need not call again', async () => {
+    const seen: unknown[] = [];
+    script.effect = async (_, { previous, complete, attempt }) => {
+      seen.push(previous);
+      const result = previous?.result ?? { id: 'sent-1' };
+      if (previous === undefined) sent.push({ effect: 'mail', key: '', payload: undefined });
+      await complete(async ({ manager, enqueue }) => {
+        await manager.query(note, ['x']);
+        await enqueue('new-mail', {});
+        if (attempt < 3) throw new Error('no');
+      });
+      return result;
+    };
+    await inbox.relay.tick();
+    expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
+    expect(await inbox.rows()).toMatchObject([{ state: 'pending', error: 'no' }]);
+    await inbox.settle();
+    expect(seen).toEqual([undefined, { result: { id: 'sent-1' } }, { result: { id: 'sent-1' } }]);
+    expect(sent.map(({ effect }) => effect)).toEqual(['mail', 'new-mail']);
+    expect(await database.query(`SELECT FROM received_event`)).toHaveLength(1);
+  });
+
+  it('whose lease was lost commits nothing, and the process that has the row gets the result', async () => {
+    let seen: unknown;
+    script.effect = async (_, { previous, complete }) => {
+      seen = previous;
+      if (previous === undefined) {
+        await database.query(
+          `UPDATE webhook_outbox SET leased_by = gen_random_uuid(), attempt = attempt + 1`,
+        );
+      }
+      await complete(({ manager }) => manager.query(note, ['x']));
+      return previous?.result ?? 'sent-1';
+    };
+    expect(await inbox.relay.tick()).toMatchObject({ lost: 1 });
+    expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
+    await database.query(`UPDATE webhook_outbox SET due_at = now()`);
+    expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
+    expect(seen).toEqual({ result: 'sent-1' });
+    expect(await database.query(`SELECT FROM received_event`)).toHaveLength(1);
+  });
+
+  it('that leaves a write behind has failed', async () => {
+    script.effect = async (_, { complete, attempt }) => {
+      await complete(({ manager }) => {
+        const write = manager.query(note, ['x']);
+        return attempt === 1 ? undefined : write;
+      });
+    };
+    expect(await inbox.relay.tick()).toMatchObject({ retried: 1 });
+    expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
+    await inbox.settle();
+    expect(await database.query(`SELECT FROM received_event`)).toHaveLength(1);
+  });
+
+  it('of an effect that then throws is not run', async () => {
+    let completed = 0;
+    script.effect = async (_, { complete, attempt }) => {
+      await complete(() => (completed += 1));
+      if (attempt === 1) throw new Error('after all');
+    };
+    await inbox.relay.tick();
+    expect(completed).toBe(0);
+    await inbox.settle();
+    expect(completed).toBe(1);
+  });
+});

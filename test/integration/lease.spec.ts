@@ -1,0 +1,345 @@
+import { randomUUID } from 'node:crypto';
+import type { EntityManager } from 'typeorm';
+import { LEASE_DUE } from '../../src/storage/outbox.sql.js';
+import { OutboxStore, type LeasedRow, type RunnableName } from '../../src/storage/outbox.store.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import type { OutboxRow } from './support/inbox.js';
+
+const NAME = 'mail';
+const store = new OutboxStore();
+let database: TestDatabase;
+let manager: EntityManager;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  ({ manager } = database.dataSource);
+});
+afterEach(() => database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data`));
+afterAll(() => database?.drop());
+
+describe('a lease', () => {
+  it('case 13 takes exactly its limit, also when the plan is a nested loop', async () => {
+    await addRows(1_000);
+    const runner = database.dataSource.createQueryRunner();
+    await runner.startTransaction();
+    try {
+      for (const off of ['hashjoin', 'mergejoin', 'material', 'memoize', 'bitmapscan'])
+        await runner.query(`SET LOCAL enable_${off} = off`);
+      expect(await lease(5, { manager: runner.manager })).toHaveLength(5);
+    } finally {
+      await runner.commitTransaction();
+      await runner.release();
+    }
+    expect(await rows('leased_by IS NOT NULL')).toHaveLength(5);
+  });
+
+  it('is held by one process only: 8 at once share 200 rows, and each row is had once', async () => {
+    await addRows(200);
+    const taken: string[] = [];
+    await Promise.all(
+      Array.from({ length: 8 }, async () => {
+        const owner = randomUUID();
+        for (;;) {
+          const some = await lease(7, { owner });
+          if (some.length === 0) return;
+          taken.push(...some.map((row) => row.id));
+        }
+      }),
+    );
+    expect(taken).toHaveLength(200);
+    expect(new Set(taken).size).toBe(200);
+  });
+
+  it('R19 counts the attempt before the run, and takes what is due in the order of due times', async () => {
+    await addRows(3);
+    await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '2 hours' WHERE key = '2'`);
+    expect((await lease(1)).map(({ key, attempt, tries }) => ({ key, attempt, tries }))).toEqual([
+      { key: '2', attempt: 1, tries: 1 },
+    ]);
+    await database.query(
+      `UPDATE webhook_outbox SET due_at = now() + interval '1 hour' WHERE leased_by IS NULL AND key = '1'`,
+    );
+    expect((await lease(10)).map((row) => row.key)).toEqual(['3']);
+  });
+
+  it('case 14 that has ended is taken by anyone, counted as lost; one that lives is not', async () => {
+    await addRows(2);
+    const [first] = await lease(1);
+    expect((await lease(10)).map((row) => row.id)).not.toContain(first!.id);
+    await endLeases();
+    const again = await lease(10);
+    expect(again).toHaveLength(2);
+    for (const row of again) expect(row).toMatchObject({ attempt: 2, lost: 1 });
+  });
+
+  it('never gives more attempts than a row has: one that is exhausted is dead at the lease, and not run', async () => {
+    await addRows(1);
+    await lease(1, { maxAttempts: 2 });
+    await endLeases();
+    await lease(1, { maxAttempts: 2 });
+    await endLeases();
+    const result = await store.lease(manager, randomUUID(), 30_000, [name({ maxAttempts: 2 })], 10);
+    expect(result).toMatchObject({ leased: [], exhausted: [{ attempt: 2, reason: 'last-attempt-lost' }] });
+    expect(await rows()).toMatchObject([
+      {
+        state: 'dead',
+        reason: 'last-attempt-lost',
+        attempt: 2,
+        leased_by: null,
+        settled_at: expect.any(Date),
+      },
+    ]);
+  });
+
+  it('tells a row whose attempts were failures from one whose process was lost', async () => {
+    await addRows(1);
+    const [row] = await lease(1);
+    await store.fail(manager, row!, { state: 'pending', delayMs: 0 }, 'no');
+    const { exhausted } = await store.lease(manager, randomUUID(), 1_000, [name({ maxAttempts: 1 })], 10);
+    expect(exhausted).toMatchObject([{ reason: 'attempts-exhausted', error: 'no' }]);
+  });
+
+  it('touches no row of a name that this process does not know', async () => {
+    await addRows(3, 'theirs');
+    await addRows(1);
+    const before = await rows(`name = 'theirs'`);
+    expect(await lease(10)).toHaveLength(1);
+    expect(await rows(`name = 'theirs'`)).toEqual(before);
+  });
+
+  it('takes no more of one name than that name may run', async () => {
+    await addRows(5, 'narrow');
+    await addRows(5);
+    const names = [name({ name: 'narrow', limit: 2 }), name()];
+    const { leased } = await store.lease(manager, randomUUID(), 30_000, names, 10);
+    expect(leased.filter((row) => row.name === 'narrow')).toHaveLength(2);
+    expect(leased).toHaveLength(7);
+  });
+});
+
+describe('the fence', () => {
+  let zombie: LeasedRow;
+  let holder: LeasedRow;
+
+  beforeEach(async () => {
+    await addRows(1);
+    [zombie] = (await lease(1)) as [LeasedRow];
+    await endLeases();
+    [holder] = (await lease(1)) as [LeasedRow];
+  });
+
+  it('lets nothing through that a process does whose lease has ended', async () => {
+    const before = await rows();
+    expect(await store.settle(manager, zombie, '"late"')).toBe(false);
+    expect(await store.fail(manager, zombie, { state: 'pending', delayMs: 0 }, 'late')).toBe(false);
+    expect(await store.fail(manager, zombie, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
+      false,
+    );
+    expect(await store.release(manager, [zombie])).toBe(0);
+    expect(await store.renew(manager, [zombie], 30_000)).toEqual(new Set());
+    expect(await rows()).toEqual(before);
+    expect(await store.settle(manager, holder, '"mine"')).toBe(true);
+    expect(await database.query(`SELECT result FROM webhook_outbox_data`)).toEqual([{ result: '"mine"' }]);
+  });
+
+  it('lets a settled row be, whoever settles it again', async () => {
+    await store.settle(manager, holder, '"mine"');
+    const before = await rows();
+    for (const lease of [holder, zombie]) {
+      expect(await store.settle(manager, lease, '"again"')).toBe(false);
+      expect(await store.fail(manager, lease, { state: 'pending', delayMs: 0 }, 'again')).toBe(false);
+      expect(await store.fail(manager, lease, { state: 'dead', reason: 'permanent-error' }, 'again')).toBe(
+        false,
+      );
+      expect(await store.release(manager, [lease])).toBe(0);
+    }
+    expect(await rows()).toEqual(before);
+    expect(await database.query(`SELECT result FROM webhook_outbox_data`)).toEqual([{ result: '"mine"' }]);
+  });
+
+  it('refuses a second settle of one attempt: a failure that was recorded is not undone by a late success', async () => {
+    expect(await store.fail(manager, holder, { state: 'pending', delayMs: 0 }, 'no')).toBe(true);
+    expect(await store.settle(manager, holder, '"late"')).toBe(false);
+    expect(await store.fail(manager, holder, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
+      false,
+    );
+    expect(await rows()).toMatchObject([{ state: 'pending', leased_by: null, error: 'no' }]);
+  });
+
+  it('tells the attempts of one process apart', async () => {
+    await endLeases();
+    const [again] = await lease(1, { owner: holder.owner });
+    expect(again).toMatchObject({ owner: holder.owner, attempt: 3 });
+    expect(await store.settle(manager, holder, undefined)).toBe(false);
+    expect(await store.settle(manager, again!, undefined)).toBe(true);
+  });
+
+  it('holds in a batch as it does for one row: renewals and releases tell which are still ours', async () => {
+    await addRows(3);
+    const mine = await lease(10, { owner: randomUUID() });
+    expect(await store.renew(manager, [zombie, ...mine], 30_000)).toEqual(new Set(mine.map((row) => row.id)));
+    expect(await store.release(manager, [zombie, ...mine])).toBe(3);
+    expect(await rows('leased_by IS NOT NULL')).toMatchObject([{ id: holder.id }]);
+  });
+});
+
+describe('attempts', () => {
+  it('never decrease: a release is excused, and the next lease is another attempt', async () => {
+    await addRows(1);
+    const [row] = await lease(1);
+    await store.release(manager, [row!]);
+    expect(await rows()).toMatchObject([{ attempt: 1, attempt_base: 1, leased_by: null }]);
+    expect(await lease(1)).toMatchObject([{ attempt: 2, tries: 1, lost: 0 }]);
+  });
+});
+
+describe('renewals', () => {
+  it('in opposite orders at once never deadlock, and never wait for a row that is being settled', async () => {
+    await addRows(40);
+    const mine = await lease(40);
+    const runner = database.dataSource.createQueryRunner();
+    await runner.startTransaction();
+    try {
+      await store.settle(runner.manager, mine[0]!, undefined);
+      for (let round = 0; round < 20; round += 1) {
+        const renewed = await Promise.all([
+          store.renew(manager, mine, 30_000),
+          store.renew(manager, mine.toReversed(), 30_000),
+        ]);
+        for (const ours of renewed) expect(ours.size).toBe(40);
+      }
+    } finally {
+      await runner.rollbackTransaction();
+      await runner.release();
+    }
+  });
+});
+
+describe('the plan of the lease', () => {
+  const ROWS = 300_000;
+
+  it('walks webhook_outbox_due and reads no row that it does not take, at 0, 20 and 300,000 rows, whatever the statistics', async () => {
+    await database.query(`ALTER TABLE webhook_outbox SET (autovacuum_enabled = off)`);
+    // So small a table is read from end to end; what matters is that the index serves the statement at all.
+    await analyze();
+    expectIndexed(await explain('SET LOCAL enable_seqscan = off'));
+    await addRows(20);
+    expectIndexed(await explain('SET LOCAL enable_seqscan = off'));
+    // With the statistics of an empty table.
+    await addRows(ROWS / 2, NAME, 'done');
+    await addRows(ROWS / 2);
+    expectIndexed(await explain());
+    // A generic plan: no value of a parameter is known.
+    expectIndexed(await explain('SET LOCAL plan_cache_mode = force_generic_plan', true));
+    await analyze();
+    expectIndexed(await explain());
+    // With the statistics of a table that was full of work, when nearly all of it is done; and the other way round.
+    await database.query(
+      `UPDATE webhook_outbox SET state = 'done', settled_at = now() WHERE state = 'pending' AND key > '2'`,
+    );
+    expectIndexed(await explain());
+    await analyze();
+    await addRows(1_000, 'theirs');
+    await addRows(20_000);
+    expectIndexed(await explain());
+  }, 60_000);
+
+  async function analyze(): Promise<void> {
+    await database.query(`ANALYZE webhook_outbox, webhook_claim, webhook_outbox_data`);
+  }
+
+  /** The nodes of the plan as it was carried out; nothing of it stays. */
+  async function explain(setting = 'SELECT 1', prepared = false): Promise<PlanNode[]> {
+    const runner = database.dataSource.createQueryRunner();
+    await runner.startTransaction();
+    try {
+      await runner.query(setting);
+      const values = [
+        randomUUID(),
+        30_000,
+        [NAME, 'other'],
+        [20, 20],
+        [10, 10],
+        10,
+        [false, false],
+        [NAME, 'other'],
+        [10, 10],
+      ];
+      const how = 'EXPLAIN (ANALYZE, FORMAT JSON)';
+      if (prepared)
+        await runner.query(
+          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[]) AS ${LEASE_DUE}`,
+        );
+      const [row] = (await (prepared
+        ? runner.query(
+            `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10, '{f,f}', '{${NAME},other}', '{10,10}')`,
+          )
+        : runner.query(`${how} ${LEASE_DUE}`, values))) as { 'QUERY PLAN': { Plan: PlanNode }[] }[];
+      const flat = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(flat)];
+      return row!['QUERY PLAN'].flatMap((plan) => flat(plan.Plan));
+    } finally {
+      if (prepared) await runner.query('DEALLOCATE lease');
+      await runner.rollbackTransaction();
+      await runner.release();
+    }
+  }
+
+  function expectIndexed(found: readonly PlanNode[]): void {
+    const read = found.filter(
+      (node) => node['Relation Name'] === 'webhook_outbox' && /Scan/.test(node['Node Type']),
+    );
+    expect(read.map((node) => node['Node Type'])).not.toContain('Seq Scan');
+    const due = read.filter((node) => node['Index Name'] === 'webhook_outbox_due');
+    expect(due).toHaveLength(1);
+    expect(due[0]!['Rows Removed by Filter'] ?? 0).toBe(0);
+    expect(due[0]!['Actual Rows'] * due[0]!['Actual Loops']).toBeLessThanOrEqual(10);
+  }
+});
+
+interface PlanNode {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Index Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+function name(options: Partial<RunnableName> = {}): RunnableName {
+  return { name: NAME, maxAttempts: 20, limit: 1_000, ...options };
+}
+
+async function lease(
+  limit: number,
+  options: { owner?: string; maxAttempts?: number; manager?: EntityManager } = {},
+): Promise<LeasedRow[]> {
+  const { owner = randomUUID(), maxAttempts = 20 } = options;
+  const { leased } = await store.lease(
+    options.manager ?? manager,
+    owner,
+    30_000,
+    [name({ maxAttempts })],
+    limit,
+  );
+  return leased;
+}
+
+/** Rows of an effect, as if enqueued one after the other: keys are their numbers. */
+async function addRows(count: number, name = NAME, state = 'pending'): Promise<void> {
+  await database.query(
+    `INSERT INTO webhook_outbox (id, parent_id, kind, name, key, state, due_at, settled_at)
+     SELECT gen_random_uuid(), gen_random_uuid(), 'effect', $2, i, $3,
+            now() - interval '1 hour' + i * interval '1 ms', CASE WHEN $3 <> 'pending' THEN now() END
+       FROM generate_series(1, $1) AS i`,
+    [count, name, state],
+  );
+}
+
+async function endLeases(): Promise<void> {
+  await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE leased_by IS NOT NULL`);
+}
+
+function rows(where = 'true'): Promise<OutboxRow[]> {
+  return database.query(`SELECT * FROM webhook_outbox WHERE ${where} ORDER BY created_at, id`);
+}

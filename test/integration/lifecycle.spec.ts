@@ -1,0 +1,336 @@
+import {
+  Inject,
+  Injectable,
+  Module,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+} from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import {
+  Inbox,
+  OnEffect,
+  OnWebhook,
+  OutboxRelay,
+  StartupReconciler,
+  WebhooksModule,
+  type EffectContext,
+  type HandlerContext,
+  type WebhookEvent,
+} from '../../src/index.js';
+import { until } from '../support/application.js';
+import { createDatabase, options, type TestDatabase } from '../support/database.js';
+import { Latch } from '../support/latch.js';
+import { awardee } from '../support/signing.js';
+import {
+  awardeeSource,
+  clear,
+  record,
+  scripted,
+  startInbox,
+  type InboxSetup,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
+import { cuttingProxy } from './support/proxy.js';
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+let database: TestDatabase;
+let script: Partial<Script>;
+
+beforeAll(async () => {
+  database = await createDatabase();
+});
+beforeEach(() => {
+  script = { handle: record };
+});
+afterEach(() => clear(database));
+afterAll(() => database?.drop());
+
+function start(setup: InboxSetup = {}): Promise<TestInbox> {
+  return startInbox({ database, loop: true, providers: [scripted(script)], ...setup });
+}
+
+describe('the relay starts', () => {
+  it('only after the last module’s onApplicationBootstrap: no handler sees a client that is not there yet', async () => {
+    const receiver = await start({ loop: false });
+    for (let index = 0; index < 5; index += 1) await receiver.deliver(`d-${index}`);
+    await receiver.stop();
+    let bootstrapped = false;
+    const early: boolean[] = [];
+    script.handle = () => void early.push(!bootstrapped);
+    @Injectable()
+    class Slow implements OnApplicationBootstrap {
+      async onApplicationBootstrap() {
+        await pause(150);
+        bootstrapped = true;
+      }
+    }
+    @Module({ providers: [Slow] })
+    class Feature {}
+    const inbox = await start({ imports: [Feature] });
+    await until(() => early.length === 5);
+    expect(early).not.toContain(true);
+    await inbox.stop();
+  });
+
+  it('not at all with relay: false, and what it receives is left to another process', async () => {
+    const inbox = await start({ webhooks: { relay: false } });
+    expect(await inbox.deliver('d-1')).toMatchObject({ status: 200 });
+    await pause(60);
+    expect(await inbox.rows()).toMatchObject([{ state: 'pending', attempt: 0 }]);
+    await expect(inbox.relay.tick()).rejects.toThrow('relay: false');
+    await inbox.stop();
+  });
+
+  it('in a worker without HTTP', async () => {
+    const receiver = await start({ loop: false });
+    await receiver.deliver('d-1');
+    await receiver.stop();
+    const Handlers = scripted(script);
+    @Module({
+      imports: [
+        TypeOrmModule.forRoot({ ...options(database.url), retryAttempts: 0 }),
+        ScheduleModule.forRoot(),
+        WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } }),
+      ],
+      providers: [Handlers],
+    })
+    class Worker {}
+    const worker = await NestFactory.createApplicationContext(Worker, { logger: false });
+    await until(async () => (await database.query(`SELECT FROM received_event`)).length === 1);
+    await worker.close();
+  });
+});
+
+describe('shutdown', () => {
+  it('under load, with a feature module that closes its client in onModuleDestroy: nothing is lost, and nobody sees it closed', async () => {
+    const seen = { closed: 0, handled: 0, effects: 0 };
+    class Client {
+      closed = false;
+      async use() {
+        await pause(15);
+        if (this.closed) seen.closed += 1;
+      }
+    }
+    @Injectable()
+    class ClosingClient extends Client implements OnModuleDestroy {
+      onModuleDestroy() {
+        this.closed = true;
+      }
+    }
+    @Injectable()
+    class Feature {
+      constructor(@Inject(ClosingClient) private readonly client: Client) {}
+
+      @OnWebhook('awardee', '*')
+      async handle(event: WebhookEvent, context: HandlerContext) {
+        await record(event, context);
+        await this.client.use();
+        await context.enqueue('mail', {});
+        seen.handled += 1;
+      }
+
+      @OnEffect('mail')
+      async mail(_: unknown, { key }: EffectContext) {
+        await this.client.use();
+        sent.push(key);
+        seen.effects += 1;
+      }
+    }
+    @Module({ providers: [ClosingClient, Feature] })
+    class FeatureModule {}
+    const sent: string[] = [];
+    const setup: InboxSetup = { loop: true, providers: [], imports: [FeatureModule] };
+
+    const inbox = await start(setup);
+    const acknowledged = new Set<string>();
+    const load = { stopped: false };
+    const delivering = (async () => {
+      for (let index = 0; !load.stopped; index += 1) {
+        const { status } = await inbox.deliver(`d-${index}`);
+        if (status === 200) acknowledged.add(`d-${index}`);
+      }
+    })();
+    await until(() => seen.effects > 20);
+    const before = { ...seen };
+    const closed = inbox.stop();
+    await pause(5);
+    load.stopped = true;
+    await delivering;
+    await closed;
+    expect(before.handled).toBeLessThan(acknowledged.size);
+    expect(seen.closed).toBe(0);
+    // None is left in the hands of the process that is gone.
+    expect(await database.query(`SELECT FROM webhook_outbox WHERE leased_by IS NOT NULL`)).toEqual([]);
+
+    const next = await start(setup);
+    await until(async () => (await next.rows(`state <> 'done'`)).length === 0);
+    expect(await database.query(`SELECT count(*)::int, max(applied_count) FROM received_event`)).toEqual([
+      { count: acknowledged.size, max: 1 },
+    ]);
+    expect(new Set(sent).size).toBe(acknowledged.size);
+    expect(seen.closed).toBe(0);
+    await next.stop();
+  });
+
+  it('waits for what runs, and takes nothing new meanwhile', async () => {
+    const latch = new Latch();
+    script.handle = async (event, context) => {
+      await record(event, context);
+      await latch.wait();
+    };
+    const inbox = await start({ webhooks: { relay: { handlers: 1 } } });
+    await inbox.deliver('d-1');
+    await until(() => latch.arrived === 1);
+    await inbox.deliver('d-2');
+    let ended = false;
+    const closed = inbox.app.close().then(() => (ended = true));
+    await pause(60);
+    expect(ended).toBe(false);
+    latch.open();
+    await closed;
+    expect(await database.query(`SELECT event_id, state, attempt FROM webhook_outbox ORDER BY 1`)).toEqual([
+      { event_id: 'd-1', state: 'done', attempt: 1 },
+      { event_id: 'd-2', state: 'pending', attempt: 0 },
+    ]);
+  });
+
+  it('ends within the grace: what still runs is given back, has lost no attempt, and leaves no row', async () => {
+    let aborted = false;
+    script.handle = async (event, context) => {
+      await record(event, context);
+      context.signal.addEventListener('abort', () => (aborted = true));
+      await new Promise(() => undefined);
+    };
+    const inbox = await start({
+      providers: [scripted(script, { handler: { retry: { maxAttempts: 1 } } })],
+      webhooks: { relay: { shutdownGrace: '100ms' } },
+    });
+    await inbox.deliver('d-1');
+    await until(() => inbox.relay.running === 1);
+    const startedAt = performance.now();
+    await inbox.app.close();
+    expect(performance.now() - startedAt).toBeLessThan(1_500);
+    expect(aborted).toBe(true);
+    expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
+    expect(
+      await database.query(`SELECT state, leased_by, attempt, attempt_base FROM webhook_outbox`),
+    ).toEqual([{ state: 'pending', leased_by: null, attempt: 1, attempt_base: 1 }]);
+    script.handle = record;
+    const next = await start({ providers: [scripted(script, { handler: { retry: { maxAttempts: 1 } } })] });
+    await until(async () => (await next.rows())[0]?.state === 'done');
+    await next.stop();
+  });
+
+  it('ends within the grace when the database does not answer any more', async () => {
+    const proxy = await cuttingProxy(database.url);
+    script.handle = () => new Promise(() => undefined);
+    const inbox = await start({
+      databaseUrl: proxy.url,
+      webhooks: { relay: { shutdownGrace: '200ms', pollInterval: '20ms' } },
+    });
+    await inbox.deliver('d-1');
+    await until(() => inbox.relay.running === 1);
+    proxy.freeze();
+    await pause(60);
+    const startedAt = performance.now();
+    const closed = inbox.app.close();
+    // TypeORM waits for its pool; the half-open sockets end it.
+    setTimeout(() => void proxy.close(), 2_500);
+    await inbox.relay.finish(0);
+    expect(performance.now() - startedAt).toBeLessThan(2_500);
+    await closed;
+  });
+
+  it('inline and waiting deliveries that are under way end before a feature module’s client is closed', async () => {
+    const latch = new Latch();
+    let closed = false;
+    let sawClosed: boolean | undefined;
+    @Injectable()
+    class Closing implements OnModuleDestroy {
+      onModuleDestroy() {
+        closed = true;
+      }
+    }
+    script.handle = async () => {
+      await latch.wait();
+      sawClosed = closed;
+    };
+    const inbox = await start({
+      providers: [scripted(script), Closing],
+      webhooks: { sources: { awardee: awardeeSource({ retries: 'provider' }) } },
+    });
+    const answer = inbox.deliver('d-1');
+    await until(() => latch.arrived === 1);
+    const stopped = inbox.app.close();
+    await pause(30);
+    latch.open();
+    await stopped;
+    expect(await answer).toMatchObject({ status: 200, body: { status: 'ok' } });
+    expect(sawClosed).toBe(false);
+  });
+
+  it('leaves no timer and no cron behind', async () => {
+    const inbox = await start({
+      webhooks: { retention: {}, reconcile: true, relay: { pollInterval: '20ms' } },
+    });
+    const registry = inbox.app.get(SchedulerRegistry);
+    await until(() => registry.getTimeouts().includes('webhook-inbox:relay'));
+    expect([...registry.getCronJobs().keys()]).toContain('webhook-inbox:retention');
+    await inbox.stop();
+    expect(registry.getTimeouts()).toEqual([]);
+    expect([...registry.getCronJobs().keys()]).toEqual([]);
+  });
+
+  it('is safe twice, at once, and of an application that was never started', async () => {
+    const inbox = await start();
+    await Promise.all([inbox.app.close(), inbox.app.close()]);
+    await inbox.app.close();
+
+    const { Test } = await import('@nestjs/testing');
+    const moduleRef = await Test.createTestingModule({
+      imports: [
+        TypeOrmModule.forRoot({ ...options(database.url), retryAttempts: 0 }),
+        ScheduleModule.forRoot(),
+        WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } }),
+      ],
+    }).compile();
+    await moduleRef.close();
+  });
+});
+
+describe('a boot without a database', () => {
+  it('succeeds where TypeOrmModule lets it; deliveries are answered 503 until there is one, and then all is well', async () => {
+    const { DataSource } = await import('typeorm');
+    const Handlers = scripted(script);
+    @Module({
+      imports: [
+        TypeOrmModule.forRoot({ ...options(database.url), manualInitialization: true }),
+        ScheduleModule.forRoot(),
+        WebhooksModule.forRoot({
+          sources: { awardee: awardeeSource() },
+          relay: { pollInterval: '30ms' },
+        }),
+      ],
+      providers: [Handlers],
+    })
+    class Application {}
+    const app = await NestFactory.createApplicationContext(Application, { logger: false });
+    try {
+      const { headers, body: rawBody } = awardee('d-1', 'grant.made', {});
+      const receive = () => app.get(Inbox).receive('awardee', { headers, rawBody });
+      expect(await receive()).toMatchObject({ status: 503, headers: { 'retry-after': expect.any(String) } });
+      await pause(60);
+      await app.get(DataSource).initialize();
+      expect(await receive()).toMatchObject({ status: 200, body: { status: 'ok' } });
+      await until(async () => (await database.query(`SELECT FROM received_event`)).length === 1);
+      expect(app.get(OutboxRelay).running).toBe(0);
+      expect(await app.get(StartupReconciler).reconcile()).toMatchObject({ ran: true });
+    } finally {
+      await app.close();
+    }
+  });
+});

@@ -1,0 +1,294 @@
+import { Injectable } from '@nestjs/common';
+import { InjectDataSource } from '@nestjs/typeorm';
+import { DataSource } from 'typeorm';
+import { hmac, Inbox, OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { sesmetric, SESMETRIC_SECRET } from '../support/signing.js';
+import {
+  clear,
+  awardeeSource,
+  INSERT_RECORD,
+  record,
+  scripted,
+  startInbox,
+  type InboxSetup,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
+import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
+import { cuttingProxy, type CuttingProxy } from './support/proxy.js';
+
+const OK = { status: 200, body: { status: 'ok' } };
+const UNAVAILABLE = { status: 503, headers: { 'retry-after': expect.stringMatching(/^\d+$/) } };
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+let database: TestDatabase;
+let proxy: CuttingProxy;
+let inbox: TestInbox | undefined;
+const script: Partial<Script> = {};
+const sent: string[] = [];
+
+beforeAll(async () => {
+  database = await createDatabase();
+  proxy = await cuttingProxy(database.url);
+});
+beforeEach(() => {
+  sent.length = 0;
+  script.handle = async (event, context) => {
+    await record(event, context);
+    await context.enqueue('mail', {});
+  };
+  script.effect = (_, { key }) => void sent.push(key);
+});
+afterEach(async () => {
+  await inbox?.stop();
+  inbox = undefined;
+  await clear(database);
+});
+afterAll(async () => {
+  await proxy?.close();
+  await database?.drop();
+});
+
+async function start(setup: InboxSetup = {}): Promise<TestInbox> {
+  const retry = { base: 1, cap: 50 };
+  inbox = await startInbox({
+    database,
+    databaseUrl: proxy.url,
+    providers: [scripted(script, { handler: { retry }, effect: { retry } })],
+    ...setup,
+  });
+  return inbox;
+}
+
+/** A provider: delivers `count` events, a few at once, each again until it is acknowledged. Says which answers there were. */
+async function provide(to: TestInbox, count: number): Promise<Set<number>> {
+  const answers = new Set<number>();
+  let next = 0;
+  const end = Date.now() + 20_000;
+  const deliverOne = async (id: string) => {
+    for (;;) {
+      if (Date.now() > end) throw new Error(`${id} was not acknowledged within 20 s`);
+      const answer = await to.deliver(id);
+      answers.add(answer.status);
+      if (answer.status === 200) return;
+      expect(answer).toMatchObject(UNAVAILABLE);
+      await pause(20);
+    }
+  };
+  await Promise.all(
+    Array.from({ length: 6 }, async () => {
+      while (next < count) await deliverOne(`d-${(next += 1)}`);
+    }),
+  );
+  return answers;
+}
+
+/** Every event was applied once, its effect done under one key, and nothing is owed any more. */
+async function expectNothingLost(to: TestInbox, count: number): Promise<void> {
+  await until(async () => (await to.rows(`state = 'done'`)).length === 2 * count, 20_000);
+  expect(await database.query(`SELECT count(*)::int, max(applied_count) FROM received_event`)).toEqual([
+    { count, max: 1 },
+  ]);
+  expect(new Set(sent).size).toBe(count);
+}
+
+describe('the database is down', () => {
+  const EVENTS = 120;
+  const relay = { pollInterval: '30ms', lease: '1s' };
+
+  it('deliveries are answered 503 with Retry-After, and taken again when it is back; nothing is lost', async () => {
+    const to = await start({ loop: true, webhooks: { relay } });
+    const provided = provide(to, EVENTS);
+    for (let outage = 1; outage <= 3; outage += 1) {
+      await claimed((outage * EVENTS) / 5);
+      await proxy.goDown();
+      expect(await to.deliver(`d-1`)).toMatchObject(UNAVAILABLE);
+      await pause(50);
+      await proxy.comeBack();
+    }
+    expect(await provided).toEqual(new Set([200, 503]));
+    await expectNothingLost(to, EVENTS);
+  });
+
+  it('every backend at work is ended, again and again, while events flow; nothing is lost', async () => {
+    const to = await start({ loop: true, webhooks: { relay } });
+    const provided = provide(to, EVENTS);
+    let ended = 0;
+    for (let kill = 1; kill <= 8; kill += 1) {
+      await claimed((kill * EVENTS) / 10);
+      ended += await until(async () => {
+        const rows = await database.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`,
+        );
+        return rows.length > 0 && rows.length;
+      });
+    }
+    // The kills have hit work in flight, or nothing was shown.
+    expect(ended).toBeGreaterThanOrEqual(8);
+    await provided;
+    await expectNothingLost(to, EVENTS);
+  });
+
+  async function claimed(count: number): Promise<void> {
+    await until(async () => (await database.query(`SELECT FROM webhook_claim`)).length >= count, 20_000);
+  }
+});
+
+describe('a server that goes down in the moment in which a connection is made', () => {
+  it('breaks that connection and nothing else: no error is left that nobody hears', async () => {
+    const to = await start({ loop: true, webhooks: { relay: { pollInterval: '30ms', lease: '1s' } } });
+    for (let index = 0; index < 5; index += 1) {
+      await proxy.goDown();
+      await proxy.comeBack();
+      proxy.endNextAtGreeting();
+      await until(async () => (await to.deliver(`d-${index}`)).status === 200);
+    }
+    await expectNothingLost(to, 5);
+  });
+});
+
+describe('case 26 the server takes no writes', () => {
+  it('claims are answered 503, and are taken again when it does, though no connection was broken', async () => {
+    const to = await start();
+    await to.deliver('warm');
+    await readOnly('on');
+    for (let index = 0; index < 3; index += 1) expect(await to.deliver('d-1')).toMatchObject(UNAVAILABLE);
+    await readOnly('off', 'keep');
+    await until(async () => (await to.deliver('d-1')).status === 200);
+  });
+
+  it('the relay alone finds back to a server that does: it does not stay on connections to the one that does not', async () => {
+    const to = await start({ loop: true, webhooks: { relay: { pollInterval: '30ms' } } });
+    await readOnly('on');
+    await until(async () => {
+      const [row] = await to.dataSource.query<[{ mode: string }]>(
+        `SELECT current_setting('transaction_read_only') AS mode`,
+      );
+      return row.mode === 'on';
+    });
+    await readOnly('off', 'keep');
+    // What another process has claimed.
+    const other = await startInbox({ database, providers: [scripted(script)], webhooks: { relay: false } });
+    expect(await other.deliver('d-1')).toMatchObject(OK);
+    await other.stop();
+    await until(async () => (await to.rows(`state = 'done'`)).length === 2, 5_000);
+  });
+
+  /** For connections to come; those of the pool are ended first, unless the server was only changed behind their back. */
+  async function readOnly(mode: 'on' | 'off', connections: 'end' | 'keep' = 'end'): Promise<void> {
+    const [{ name }] = await database.dataSource.query<[{ name: string }]>(
+      'SELECT current_database() AS name',
+    );
+    await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = ${mode}`);
+    if (connections === 'end') {
+      await database.query(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+      );
+    }
+  }
+});
+
+describe('the pool is exhausted', () => {
+  it('deliveries are answered 503 in time, and taken again when there are connections', async () => {
+    const to = await start({ webhooks: { claimTimeout: '200ms' } });
+    const giveBack = await holdPool(to.dataSource);
+    const startedAt = performance.now();
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, index) => to.deliver(`d-${index}`)));
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    for (const answer of answers) expect(answer).toMatchObject(UNAVAILABLE);
+    await giveBack();
+    for (let index = 0; index < 20; index += 1)
+      await until(async () => (await to.deliver(`d-${index}`)).status === 200);
+    expect(await database.query(`SELECT FROM webhook_claim`)).toHaveLength(20);
+  });
+
+  it.each(['own', 'provider'] as const)(
+    'under retries: %s a stale delivery of a known event is answered in time too',
+    async (retries) => {
+      const to = await start({
+        providers: [],
+        webhooks: {
+          claimTimeout: '200ms',
+          sources: {
+            ses: hmac({
+              secrets: [SESMETRIC_SECRET],
+              signatureHeader: 'X-SESMetric-Signature',
+              timestampHeader: 'X-SESMetric-Timestamp',
+              idPath: 'id',
+              typePath: 'type',
+              staleDuplicates: 'accept',
+              retries,
+            }),
+          },
+        },
+      });
+      const old = sesmetric({ id: 'e-1', type: 'x' }, Math.floor(Date.now() / 1000) - 3600);
+      const giveBack = await holdPool(to.dataSource);
+      const startedAt = performance.now();
+      const answer = await to.app.get(Inbox).receive('ses', { headers: old.headers, rawBody: old.body });
+      expect(performance.now() - startedAt).toBeLessThan(2_000);
+      await giveBack();
+      expect(answer).toMatchObject(UNAVAILABLE);
+    },
+  );
+});
+
+describe('case 27 a handler that takes a second connection from a pool of two, with 50 deliveries at once', () => {
+  @Injectable()
+  class SecondConnection {
+    constructor(@InjectDataSource() readonly dataSource: DataSource) {}
+
+    async handle(event: WebhookEvent, context: HandlerContext) {
+      await context.manager.query('SELECT 1');
+      await this.dataSource.query(INSERT_RECORD, [event.source, event.eventId, event.type]);
+    }
+  }
+  @Injectable()
+  class Own extends SecondConnection {
+    @OnWebhook('awardee', '*', { timeout: '1s', retry: { base: 1, cap: 20 } })
+    override handle(event: WebhookEvent, context: HandlerContext) {
+      return super.handle(event, context);
+    }
+  }
+  @Injectable()
+  class Inline extends SecondConnection {
+    @OnWebhook('inline', '*', { inline: true })
+    override handle(event: WebhookEvent, context: HandlerContext) {
+      return super.handle(event, context);
+    }
+  }
+  const sources = { awardee: awardeeSource(), inline: awardeeSource({ ackTimeout: '1s' }) };
+  afterEach(() => {
+    process.env.NODE_ENV = 'test';
+  });
+
+  it('own: all are handled, since the relay leaves a connection to the claims', async () => {
+    process.env.NODE_ENV = 'production';
+    const to = await start({
+      loop: true,
+      poolSize: 2,
+      providers: [Own],
+      webhooks: { sources, relay: { pollInterval: '50ms' } },
+    });
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, index) => to.deliver(`d-${index}`)));
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    await until(async () => (await to.rows(`state = 'done'`)).length === 50, 10_000);
+  });
+
+  it('inline: every delivery is answered in time, and the pool recovers', async () => {
+    process.env.NODE_ENV = 'production';
+    const to = await start({ poolSize: 2, providers: [Inline], webhooks: { sources, claimTimeout: '1s' } });
+    const startedAt = performance.now();
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, index) => to.deliverTo('inline', `d-${index}`)),
+    );
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    for (const answer of answers) expect([200, 503]).toContain(answer.status);
+    await expectNoLeak(poolOf(to.dataSource));
+    expect(await to.deliverTo('inline', 'later')).toMatchObject(OK);
+  });
+});

@@ -1,0 +1,227 @@
+import { Injectable, type Type } from '@nestjs/common';
+import { OnEffect, OnWebhook, Outbox, Pauses, type WebhooksOptions } from '../../src/index.js';
+import { until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { Latch } from '../support/latch.js';
+import { awardeeSource, scripted, startInbox, type InboxSetup, type TestInbox } from './support/inbox.js';
+
+const who = { by: 'a test', reason: 'to see' };
+let database: TestDatabase;
+let inboxes: TestInbox[];
+let latch: Latch;
+/** Names of what runs, in the order in which it began. */
+let began: string[];
+
+beforeEach(async () => {
+  database = await createDatabase();
+  inboxes = [];
+  latch = new Latch();
+  began = [];
+});
+afterEach(async () => {
+  latch.open();
+  for (const inbox of inboxes) {
+    await until(() => inbox.relay.running === 0);
+    await inbox.stop();
+  }
+  await database.drop();
+});
+
+const sources = (slow: Parameters<typeof awardeeSource>[0] = {}): WebhooksOptions['sources'] => ({
+  slow: awardeeSource({ ...slow, name: 'slow' }),
+  quick: awardeeSource({ name: 'quick' }),
+});
+
+/** Handlers of two sources, of which one has several that never end by themselves, and two effects of the same kind. */
+function twoSources(slowHandlers: number, concurrency?: number): Type[] {
+  const slow = Array.from({ length: slowHandlers }, (_, index) => {
+    @Injectable()
+    class Slow {
+      @OnWebhook('slow', '*', { name: `slow-${index}` })
+      async handle() {
+        began.push('slow');
+        await latch.wait();
+      }
+    }
+    return Slow;
+  });
+  @Injectable()
+  class Others {
+    @OnWebhook('quick', '*', { name: 'quick' })
+    quick() {
+      began.push('quick');
+    }
+
+    @OnEffect('slow-effect', { concurrency })
+    async slowEffect() {
+      began.push('slow-effect');
+      await latch.wait();
+    }
+
+    @OnEffect('quick-effect')
+    quickEffect() {
+      began.push('quick-effect');
+    }
+  }
+  return [...slow, Others];
+}
+
+async function start(setup: InboxSetup): Promise<TestInbox> {
+  const inbox = await startInbox({ database, ...setup });
+  inboxes.push(inbox);
+  return inbox;
+}
+const count = (name: string) => began.filter((one) => one === name).length;
+
+/** Starts what there is room for, until there is no more; what hangs goes on. */
+async function fill(inbox: TestInbox): Promise<void> {
+  while (await inbox.relay.round(() => undefined));
+}
+
+it.each([1, 4])('a flooded source, with %i slow handlers, leaves a place to another', async (handlers) => {
+  const inbox = await start({ providers: twoSources(handlers), webhooks: { sources: sources() } });
+  for (let index = 0; index < 20; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+  await fill(inbox);
+  await until(() => count('slow') === 6);
+  await inbox.deliverTo('quick', 'q-1');
+  await fill(inbox);
+  await until(() => count('quick') === 1);
+});
+
+it('with places for all, a flooded source does not go first for having come first', async () => {
+  const inbox = await start({ providers: twoSources(4), webhooks: { sources: sources() } });
+  for (let index = 0; index < 20; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+  await inbox.deliverTo('quick', 'q-1');
+  await inbox.relay.round(() => undefined);
+  await until(() => count('quick') === 1);
+});
+
+it('the concurrency of a source holds for all its handlers together', async () => {
+  const inbox = await start({
+    providers: twoSources(3),
+    webhooks: { sources: sources({ concurrency: 2 }) },
+  });
+  for (let index = 0; index < 5; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+  await fill(inbox);
+  await until(() => count('slow') === 2);
+  expect(await inbox.rows('leased_by IS NOT NULL')).toHaveLength(2);
+});
+
+it.each([
+  ['its own concurrency', 3, 3],
+  ['the relay’s, less a place for another', undefined, 19],
+])('a slow effect is held to %s, and never starves another', async (_, concurrency, expected) => {
+  const inbox = await start({ providers: twoSources(0, concurrency), webhooks: { sources: sources() } });
+  const outbox = inbox.app.get(Outbox);
+  for (let index = 0; index < 30; index += 1)
+    await outbox.enqueue(inbox.dataSource.manager, 'slow-effect', {});
+  await fill(inbox);
+  await until(() => count('slow-effect') === expected);
+  await outbox.enqueue(inbox.dataSource.manager, 'quick-effect', {});
+  await fill(inbox);
+  await until(() => count('quick-effect') === 1);
+  expect(await inbox.rows('leased_by IS NOT NULL')).toHaveLength(expected);
+});
+
+it('handlers leave connections for claims: events are claimed while every place is taken', async () => {
+  const inbox = await start({ providers: twoSources(1), webhooks: { sources: sources() }, poolSize: 5 });
+  for (let index = 0; index < 5; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+  await fill(inbox);
+  await until(() => count('slow') > 0);
+  const answers = await Promise.all(
+    Array.from({ length: 10 }, (_, index) => inbox.deliverTo('quick', `q-${index}`)),
+  );
+  expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => 200));
+});
+
+describe('a pause', () => {
+  it.each([
+    ['source', 'awardee', 'handler'],
+    ['handler', 'awardee/handle', 'handler'],
+    ['effect', 'mail', 'effect'],
+  ] as const)(
+    'of a %s holds on two instances until it is resumed, and receiving goes on',
+    async (kind, name, work) => {
+      const providers = [
+        scripted({
+          handle: async (_event, { enqueue }) => {
+            began.push('handler');
+            await enqueue('mail', {});
+          },
+          effect: () => void began.push('effect'),
+        }),
+      ];
+      const [one, two] = [await start({ providers }), await start({ providers })];
+      await two.relay.tick();
+      expect(await one.app.get(Pauses).pause(kind, name, who)).toBe(true);
+      expect(await one.app.get(Pauses).pause(kind, name, who)).toBe(false);
+      expect(await two.app.get(Pauses).list()).toMatchObject([
+        { kind, name, pausedBy: 'a test', reason: 'to see' },
+      ]);
+      // The other instance has read what is paused a moment ago.
+      await new Promise((resolve) => setTimeout(resolve, 1_050));
+      expect(await two.deliver('1')).toMatchObject({ status: 200 });
+      for (const inbox of [one, two]) await inbox.relay.drain({ maxMs: 5_000 });
+      expect(began).not.toContain(work);
+      expect(await one.rows(`state = 'pending'`)).toMatchObject([{ kind: work, attempt: 0 }]);
+      expect(await two.app.get(Pauses).resume(kind, name, who)).toBe(true);
+      await two.relay.drain({ maxMs: 5_000 });
+      expect(began).toContain(work);
+      expect(await one.rows(`state <> 'done'`)).toEqual([]);
+    },
+  );
+
+  it('lets go on what runs', async () => {
+    const inbox = await start({
+      providers: [
+        scripted({
+          handle: async () => {
+            began.push('handler');
+            await latch.wait();
+          },
+        }),
+      ],
+    });
+    await inbox.deliver('1');
+    const tick = inbox.relay.tick();
+    await until(() => began.length === 1);
+    await inbox.app.get(Pauses).pause('handler', 'awardee/handle', who);
+    latch.open();
+    expect(await tick).toMatchObject({ done: 1 });
+  });
+});
+
+describe('renewals', () => {
+  it('that never answer do not keep the signal from firing before the lease ends', async () => {
+    let abortedAt = 0;
+    const inbox = await start({
+      providers: [
+        scripted({
+          handle: (_event, { signal }) =>
+            new Promise((_, reject) => {
+              began.push('handler');
+              signal.addEventListener('abort', () => {
+                abortedAt = performance.now();
+                reject(signal.reason as Error);
+              });
+            }),
+        }),
+      ],
+      webhooks: { relay: { lease: '3s' } },
+    });
+    await inbox.deliver('1');
+    const startedAt = performance.now();
+    const tick = inbox.relay.tick();
+    await until(() => began.length === 1);
+    const { store } = inbox.relay as unknown as { store: { renew: () => Promise<never> } };
+    store.renew = () => new Promise<never>(() => undefined);
+    const renewals = setInterval(() => void inbox.relay.renew(), 1_000);
+    try {
+      await tick;
+    } finally {
+      clearInterval(renewals);
+      delete (store as { renew?: unknown }).renew;
+    }
+    expect(abortedAt - startedAt).toBeLessThan(3_000);
+  });
+});

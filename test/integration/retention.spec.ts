@@ -1,0 +1,215 @@
+import { Injectable, type INestApplication } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import {
+  Inbox,
+  OnWebhook,
+  Retention,
+  hmac,
+  stripe,
+  type Duration,
+  type SourceRetention,
+} from '../../src/index.js';
+import { resolveOptions } from '../../src/core/resolve-options.js';
+import { RetentionStore } from '../../src/storage/retention.store.js';
+import { createApplication, until } from '../support/application.js';
+import { createDatabase, options, type TestDatabase } from '../support/database.js';
+import { counts, makePast } from '../support/past.js';
+import { AWARDEE_SECRET, STRIPE_SECRET, awardee } from '../support/signing.js';
+
+const runs: string[] = [];
+
+@Injectable()
+class Handlers {
+  @OnWebhook('awardee', '*')
+  record({ eventId }: { eventId: string }) {
+    runs.push(eventId);
+  }
+}
+
+const source = (retention?: Duration | SourceRetention) =>
+  hmac({
+    secrets: [AWARDEE_SECRET],
+    signatureHeader: 'X-Awardee-Signature',
+    idHeader: 'X-Awardee-Delivery',
+    typeHeader: 'X-Awardee-Event',
+    retryWindow: '24h',
+    manualResendWindow: '24h',
+    retention,
+  });
+
+describe('retention', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  const apps: INestApplication[] = [];
+
+  beforeEach(async () => {
+    database = await createDatabase();
+    runs.length = 0;
+  });
+  afterEach(async () => {
+    await Promise.all(apps.splice(0).map((one) => one.close()));
+    await database.drop();
+  });
+
+  const start = async (retention?: Duration | SourceRetention, other?: Duration | SourceRetention) => {
+    app = await createApplication({
+      databaseUrl: database.url,
+      webhooks: {
+        sources: { awardee: source(retention), other: source(other) },
+        relay: { pollInterval: '1h', listen: false },
+        reconcile: false,
+        notify: false,
+      },
+      providers: [Handlers],
+    });
+    apps.push(app);
+    return app.get(Retention);
+  };
+
+  it('R04, R32: deletes claims older than the window of their source, with everything that belongs to them', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 2_000, days: [0, 20] });
+    await makePast(database, { source: 'other', events: 100, days: [0, 20] });
+    await database.query(`INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
+      SELECT 'awardee', '', 'evt_' || g, 'other-bytes', '\\x00' FROM generate_series(0, 1999) g`);
+    expect(await retention.prune()).toMatchObject({ ran: true, claims: 1_000, bodies: 0, effects: 0 });
+    expect(await counts(database)).toEqual({
+      claims: 1_100,
+      bodies: 1_100,
+      rows: 2_200,
+      data: 2_200,
+      payloads: 1_100,
+    });
+    const [left] =
+      await database.query(`SELECT count(*)::int AS n, (SELECT count(*)::int FROM webhook_conflict) AS conflicts
+      FROM webhook_claim WHERE source = 'awardee' AND received_at > now() - interval '10 days'`);
+    expect(left).toEqual({ n: 1_000, conflicts: 1_000 });
+    expect(await retention.prune()).toMatchObject({ claims: 0 });
+  });
+
+  it('empties bodies and payloads sooner than claims, source by source', async () => {
+    const retention = await start({ claims: '30d', bodies: '5d', effects: '8d' }, '30d');
+    await makePast(database, { source: 'awardee', events: 1_000, days: [0, 20] });
+    await makePast(database, { source: 'other', events: 1_000, days: [0, 20] });
+    expect(await retention.prune()).toMatchObject({ claims: 0, bodies: 750, effects: 600 });
+    expect(await counts(database)).toEqual({
+      claims: 2_000,
+      bodies: 1_250,
+      rows: 4_000,
+      data: 4_000,
+      payloads: 1_400,
+    });
+    const [emptied] = await database.query(`SELECT count(*)::int AS n FROM webhook_claim
+      WHERE source = 'awardee' AND body IS NULL AND headers = '{}' AND received_at < now() - interval '5 days'`);
+    expect(emptied).toEqual({ n: 750 });
+    expect(await retention.prune()).toMatchObject({ bodies: 0, effects: 0 });
+  });
+
+  it.each(['pending', 'parked', 'dead'])(
+    'of events with %s work, never touches what is needed to do it',
+    async (state) => {
+      const retention = await start({ claims: '10d', bodies: '5d', effects: '5d' });
+      await makePast(database, {
+        source: 'awardee',
+        events: 100,
+        days: [11, 20],
+        state: state === 'parked' ? 'done' : state,
+      });
+      if (state === 'parked')
+        await database.query(
+          `UPDATE webhook_outbox SET state = 'parked', settled_at = NULL WHERE kind = 'effect'`,
+        );
+      await database.query(
+        `UPDATE webhook_claim SET received_at = received_at + interval '5 days' WHERE event_id < 'evt_5'`,
+      );
+      const before = await counts(database);
+      const report = await retention.prune();
+      // Dead work is settled: it goes with its claim, but as long as that is there, so is its body.
+      expect(report).toMatchObject(state === 'dead' ? { bodies: 0 } : { claims: 0, bodies: 0 });
+      const after = await counts(database);
+      if (state === 'dead') expect(after.bodies).toBe(after.claims);
+      else expect(after).toMatchObject({ ...before, payloads: state === 'pending' ? 0 : 100 });
+    },
+  );
+
+  it('leaves what someone has locked, and an event whose dead row is revived at that moment', async () => {
+    await start('10d');
+    await makePast(database, { source: 'awardee', events: 3, days: [11, 20], state: 'dead' });
+    const store = app.get(RetentionStore);
+    const other = await new DataSource(options(database.url)).initialize();
+    try {
+      // A redelivery revives without the claim's lock: its row is locked when the prune comes.
+      await other.transaction(async (redelivery) => {
+        await redelivery.query(
+          `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL WHERE event_id = 'evt_1' AND kind = 'handler'`,
+        );
+        const pruned = await database.dataSource.transaction((manager) =>
+          store.deleteClaims(manager, 'awardee', 864_000_000, 100),
+        );
+        expect(pruned).toEqual({ count: 2, looked: 3 });
+      });
+      expect(await database.query(`SELECT event_id, kind, state FROM webhook_outbox ORDER BY kind`)).toEqual([
+        { event_id: 'evt_1', kind: 'effect', state: 'done' },
+        { event_id: 'evt_1', kind: 'handler', state: 'pending' },
+      ]);
+      expect(await database.query(`SELECT event_id FROM webhook_claim`)).toEqual([{ event_id: 'evt_1' }]);
+    } finally {
+      await other.destroy();
+    }
+  });
+
+  it('deletes settled effects that belong to no event, and conflicts that belong to no claim', async () => {
+    const retention = await start();
+    await database.query(`
+      INSERT INTO webhook_outbox (id, kind, name, state, settled_at)
+      SELECT gen_random_uuid(), 'effect', 'mail', s, CASE WHEN s IN ('pending', 'parked') THEN NULL ELSE now() - interval '1 day' * d END
+        FROM unnest(ARRAY['done', 'dead', 'pending', 'parked', 'erased']) s, unnest(ARRAY[29, 31]) d`);
+    await database.query(`INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, last_at)
+      SELECT 'awardee', '', 'never-' || d, 'suspected-replay', '\\x00', now() - interval '1 day' * d FROM unnest(ARRAY[29, 31]) d`);
+    expect(await retention.prune()).toMatchObject({ looseEffects: 3, conflicts: 1 });
+    expect(await retention.prune()).toMatchObject({ looseEffects: 0, conflicts: 0 });
+    expect((await counts(database)).rows).toBe(7);
+  });
+
+  it('one instance at a time prunes', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 1_500, days: [11, 20] });
+    const reports = await Promise.all([retention.prune(), (await start('10d')).prune()]);
+    expect(reports.filter(({ ran }) => ran)).toHaveLength(1);
+    expect((await counts(database)).claims).toBe(0);
+  });
+
+  it('R15, case 45: an event that comes again after its claim was pruned is a new one, and before that a duplicate', async () => {
+    const retention = await start('10d');
+    const { headers, body } = awardee('evt', 'grant.made', {});
+    const receive = () => app.get(Inbox).receive('awardee', { headers, rawBody: body });
+    expect(await receive()).toMatchObject({ body: { status: 'ok' } });
+    await until(() => runs.length === 1);
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'done'`)).length === 1,
+    );
+    await database.query(`UPDATE webhook_claim SET received_at = now() - interval '9 days 23 hours'`);
+    await retention.prune();
+    expect(await receive()).toMatchObject({ body: { status: 'duplicate' } });
+    await database.query(`UPDATE webhook_claim SET received_at = now() - interval '10 days 1 hour'`);
+    await retention.prune();
+    expect(await receive()).toMatchObject({ body: { status: 'ok' } });
+    await until(() => runs.length === 2);
+  });
+
+  it.each([
+    ['claims', '40h', 'expected at least 2 days'],
+    ['claims', { claims: '40h' }, 'expected at least 2 days'],
+    ['bodies', { claims: '10d', bodies: '11d' }, 'retention.bodies: expected at most'],
+    ['effects', { claims: '10d', effects: '11d' }, 'retention.effects: expected at most'],
+    ['unknown', { claim: '10d' }, "did you mean 'claims'?"],
+  ])('case 45: boot refuses windows that contradict (%s %j)', (_what, retention, message) => {
+    const sources = { awardee: source(retention as Duration) };
+    expect(() => resolveOptions({ sources })).toThrow(message);
+  });
+
+  it('case 45: boot refuses a window shorter than what Stripe may resend', () => {
+    const sources = { stripe: stripe({ secrets: [STRIPE_SECRET], retention: '7d' }) };
+    expect(() => resolveOptions({ sources })).toThrow('expected at least 33 days');
+  });
+});

@@ -1,0 +1,76 @@
+import { jest } from '@jest/globals';
+import { Logger } from '@nestjs/common';
+import { outsideTransaction } from '../../src/index.js';
+import { INSERT_RECORD, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+
+describe('R29 a handler that queries past its transaction', () => {
+  const script: Partial<Script> = {};
+  let inbox: TestInbox;
+
+  beforeAll(async () => {
+    inbox = await startInbox({ providers: [scripted(script, { effect: false })] });
+  });
+  afterAll(() => inbox.stop());
+  afterEach(() => inbox.query('DELETE FROM received_event'));
+
+  const settleOne = async (id: string) => {
+    await inbox.deliver(id);
+    await inbox.relay.tick();
+    return (await inbox.rows(`event_id = '${id}'`))[0]!;
+  };
+  const write = (id: string) => inbox.dataSource.query(INSERT_RECORD, ['awardee', id, 'stray']);
+
+  it('is refused when it writes, with the remedy, and leaves no row behind', async () => {
+    script.handle = async (event, context) => {
+      await record(event, context);
+      await write('stray');
+    };
+    expect(await settleOne('1')).toMatchObject({
+      state: 'pending',
+      error: expect.stringContaining('outsideTransaction(() => …)'),
+    });
+    expect(await inbox.query('SELECT * FROM received_event')).toEqual([]);
+  });
+
+  it('is refused when it opens a transaction of its own and writes in that', async () => {
+    script.handle = () =>
+      inbox.dataSource.transaction((manager) => manager.query(INSERT_RECORD, ['awardee', 'stray', 'stray']));
+    expect(await settleOne('2')).toMatchObject({ state: 'pending' });
+    expect(await inbox.query('SELECT * FROM received_event')).toEqual([]);
+  });
+
+  it('is warned once for each place when it reads', async () => {
+    const warn = jest.spyOn(Logger.prototype, 'warn').mockImplementation(() => undefined);
+    script.handle = () => inbox.dataSource.query('SELECT 1');
+    expect(await settleOne('3')).toMatchObject({ state: 'done' });
+    expect(await settleOne('4')).toMatchObject({ state: 'done' });
+    const warnings = warn.mock.calls.filter(([line]) => String(line).includes('past its transaction'));
+    warn.mockRestore();
+    expect(warnings).toHaveLength(1);
+  });
+
+  it('may do so inside outsideTransaction, and after it has ended', async () => {
+    let later: (() => Promise<unknown>) | undefined;
+    script.handle = async () => {
+      await outsideTransaction(() => write('meant'));
+      later = () => write('later');
+    };
+    expect(await settleOne('5')).toMatchObject({ state: 'done' });
+    await later!();
+    expect(await inbox.query('SELECT event_id FROM received_event ORDER BY 1')).toEqual([
+      { event_id: 'later' },
+      { event_id: 'meant' },
+    ]);
+  });
+
+  it('is not watched where NODE_ENV says neither development nor test', async () => {
+    const before = process.env.NODE_ENV;
+    process.env.NODE_ENV = 'production';
+    const production = await startInbox({ providers: [scripted(script, { effect: false })] });
+    process.env.NODE_ENV = before;
+    script.handle = () => production.dataSource.query(INSERT_RECORD, ['awardee', 'stray', 'stray']);
+    await production.deliver('6');
+    expect(await production.relay.tick()).toMatchObject({ done: 1 });
+    await production.stop();
+  });
+});

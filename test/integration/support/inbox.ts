@@ -1,0 +1,207 @@
+import { Injectable, type INestApplication, type Type } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import {
+  hmac,
+  Inbox,
+  OnEffect,
+  OnWebhook,
+  OutboxRelay,
+  type Alert,
+  type Answer,
+  type EffectContext,
+  type EffectOptions,
+  type HandlerContext,
+  type HandlerOptions,
+  type WebhookEvent,
+} from '../../../src/index.js';
+import type { WebhooksOptions } from '../../../src/core/options.js';
+import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
+import { RelayLoop } from '../../../src/outbox/relay.loop.js';
+import { createApplication, until, type ApplicationSetup } from '../../support/application.js';
+import { createDatabase, type TestDatabase } from '../../support/database.js';
+import { AWARDEE_SECRET, awardee } from '../../support/signing.js';
+import { poolOf, expectNoLeak } from './pool.js';
+
+/** An application around the module, its database, and what the tests do with them. */
+export interface TestInbox {
+  readonly app: INestApplication;
+  readonly database: TestDatabase;
+  readonly relay: OutboxRelay;
+  /** The application's own DataSource, with the pool that handlers and claims share. */
+  readonly dataSource: DataSource;
+  readonly alerts: Alert[];
+  /** Delivers an event as its provider would, without HTTP. A payload that is text is sent as it is. */
+  deliver(id: string, type?: string, payload?: unknown, source?: string): Promise<Answer>;
+  /** Delivers to another source than `awardee`. */
+  deliverTo(source: string, id: string, payload?: unknown): Promise<Answer>;
+  query<T = Record<string, unknown>>(sql: string, parameters?: unknown[]): Promise<T[]>;
+  /** Outbox rows in the order of their creation. */
+  rows(where?: string): Promise<OutboxRow[]>;
+  /** Makes every waiting row due now, as if its time had come. */
+  makeDue(): Promise<void>;
+  /** Rounds, each with every waiting row made due, until nothing is pending. */
+  settle(): Promise<void>;
+  /** Closes the application, after a check that the pool got every connection back. */
+  stop(): Promise<void>;
+}
+
+export interface OutboxRow {
+  readonly id: string;
+  readonly parent_id: string | null;
+  readonly kind: 'handler' | 'effect';
+  readonly state: string;
+  readonly name: string;
+  readonly key: string;
+  readonly event_id: string | null;
+  readonly attempt: number;
+  readonly attempt_base: number;
+  readonly lost: number;
+  readonly leased_by: string | null;
+  readonly reason: string | null;
+  readonly error: string | null;
+  readonly due_at: Date;
+  readonly created_at: Date;
+  readonly settled_at: Date | null;
+}
+
+export interface InboxSetup extends Partial<Omit<ApplicationSetup, 'webhooks'>> {
+  readonly webhooks?: Partial<ApplicationSetup['webhooks']>;
+  /** Whether the relay runs by itself. @default false: the test calls `tick()` */
+  readonly loop?: boolean;
+  /** A database that the test has made and drops itself. */
+  readonly database?: TestDatabase;
+}
+
+/** The configured source, as in part A of the requirements. */
+export function awardeeSource(options: Partial<Parameters<typeof hmac>[0]> = {}) {
+  return hmac({
+    secrets: [AWARDEE_SECRET],
+    signatureHeader: 'X-Awardee-Signature',
+    idHeader: 'X-Awardee-Delivery',
+    typeHeader: 'X-Awardee-Event',
+    ...options,
+  });
+}
+
+export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
+  const database = setup.database ?? (await createDatabase());
+  const alerts: Alert[] = [];
+  const options: WebhooksOptions = {
+    sources: { awardee: awardeeSource() },
+    onAlert: (alert) => void alerts.push(alert),
+    reconcile: false,
+    retention: false,
+    ...setup.webhooks,
+  };
+  const app = await createApplication({
+    databaseUrl: database.url,
+    ...setup,
+    webhooks: options,
+    override: (builder) => {
+      const base = setup.override?.(builder) ?? builder;
+      return setup.loop === true ? base : base.overrideProvider(RelayLoop).useValue(NO_LOOP);
+    },
+  });
+  const relay = app.get(OutboxRelay);
+  const dataSource = app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
+  const query: TestInbox['query'] = (sql, parameters) => database.query(sql, parameters);
+  const deliver: TestInbox['deliver'] = (id, type = 'grant.made', payload = {}, source = 'awardee') => {
+    const { headers, body } = awardee(id, type, payload);
+    return app.get(Inbox).receive(source, { headers, rawBody: body });
+  };
+  const makeDue = async () => {
+    await query(
+      `UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending' AND leased_by IS NULL AND due_at > now()`,
+    );
+  };
+  return {
+    app,
+    database,
+    relay,
+    dataSource,
+    alerts,
+    query,
+    makeDue,
+    deliver,
+    deliverTo: (source, id, payload) => deliver(id, 'grant.made', payload, source),
+    rows: (where = 'true') =>
+      query<OutboxRow>(`SELECT * FROM webhook_outbox WHERE ${where} ORDER BY created_at, id`),
+    settle: async () => {
+      await until(async () => {
+        await makeDue();
+        await relay.tick();
+        return (await query(`SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 1`)).length === 0;
+      });
+    },
+    stop: async () => {
+      try {
+        if (dataSource.isInitialized) await expectNoLeak(poolOf(dataSource));
+      } finally {
+        await app.close();
+        if (setup.database === undefined) await database.drop();
+      }
+    },
+  };
+}
+
+const NO_LOOP: Pick<RelayLoop, 'start' | 'stopLeasing' | 'finish'> = {
+  start: () => undefined,
+  stopLeasing: () => undefined,
+  finish: async () => undefined,
+};
+
+/** What the methods of `scripted` do; a test sets them, and may change them between attempts. */
+export interface Script {
+  handle: (event: WebhookEvent, context: HandlerContext) => unknown;
+  effect: (payload: unknown, context: EffectContext) => unknown;
+}
+
+/** A class with one handler, `handle`, of everything that its sources send, and one effect, `mail`; their code is the script's. */
+export function scripted(
+  script: Partial<Script>,
+  options: { handler?: HandlerOptions; effect?: EffectOptions | false; sources?: readonly string[] } = {},
+): Type {
+  @Injectable()
+  class Scripted {
+    handle(event: WebhookEvent, context: HandlerContext) {
+      return script.handle?.(event, context);
+    }
+
+    effect(payload: unknown, context: EffectContext) {
+      return script.effect?.(payload, context);
+    }
+  }
+  const decorate = (method: 'handle' | 'effect', decorator: MethodDecorator) =>
+    void decorator(Scripted.prototype, method, Object.getOwnPropertyDescriptor(Scripted.prototype, method)!);
+  for (const source of options.sources ?? ['awardee']) {
+    decorate('handle', OnWebhook(source, '*', { name: 'handle', ...options.handler }));
+  }
+  if (options.effect !== false) decorate('effect', OnEffect('mail', options.effect));
+  return Scripted;
+}
+
+/** Empties every table. What an aborted run has left on the server may still hold a lock for a moment. */
+export async function clear(database: TestDatabase): Promise<void> {
+  await until(() =>
+    database
+      .query(
+        `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, webhook_lease, received_event`,
+      )
+      .then(() => true)
+      .catch((error: unknown) => {
+        if ((error as { code?: string }).code !== '40P01') throw error;
+        return false;
+      }),
+  );
+}
+
+/** The business record of an event, written as a handler should: through the manager of its run. */
+export async function record(
+  event: WebhookEvent,
+  { manager }: Pick<HandlerContext, 'manager'>,
+): Promise<void> {
+  await manager.query(INSERT_RECORD, [event.source, event.eventId, event.type]);
+}
+
+export const INSERT_RECORD = `INSERT INTO received_event (source, event_id, event_type) VALUES ($1, $2, $3)
+  ON CONFLICT (source, event_id) DO UPDATE SET applied_count = received_event.applied_count + 1`;

@@ -1,0 +1,113 @@
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+
+/** A TCP proxy in front of PostgreSQL that cuts connections at chosen moments, or takes none. */
+export interface CuttingProxy {
+  /** The database's URL by way of the proxy. */
+  readonly url: string;
+  /**
+   * Cuts a connection at a statement that is exactly `sql`: before the server got it, or after it has acted on it and before its
+   * answer is passed on. `skip` of them are let through first, then `times` are cut.
+   */
+  cutAt(sql: string, when: 'before' | 'after', options?: { skip?: number; times?: number }): void;
+  /** How many connections have been cut at the statement. */
+  readonly cuts: number;
+  /** The next connection is ended by an administrator in the moment it is made: the farewell comes with the greeting. */
+  endNextAtGreeting(): void;
+  /** Takes no connection any more and cuts those that are there: the server is gone. */
+  goDown(): Promise<void>;
+  comeBack(): Promise<void>;
+  /** Passes nothing on any more, and cuts nothing either: a half-open network. */
+  freeze(): void;
+  close(): Promise<void>;
+}
+
+export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
+  const target = new URL(databaseUrl);
+  const pairs = new Set<readonly [Socket, Socket]>();
+  let armed: { message: Buffer; when: 'before' | 'after'; skip: number; times: number } | undefined;
+  let cuts = 0;
+  let endAtGreeting = false;
+  let server: Server;
+  let port = 0;
+
+  const cut = (pair: readonly [Socket, Socket]) => {
+    for (const socket of pair) socket.destroy();
+    pairs.delete(pair);
+  };
+  const accept = (client: Socket) => {
+    const upstream = connect(Number(target.port), target.hostname);
+    const pair = [client, upstream] as const;
+    pairs.add(pair);
+    let cutAtAnswer = false;
+    client.on('data', (chunk: Buffer) => {
+      if (armed !== undefined && armed.times > 0 && chunk.includes(armed.message) && armed.skip-- <= 0) {
+        armed.times -= 1;
+        cuts += 1;
+        if (armed.when === 'before') return cut(pair);
+        cutAtAnswer = true;
+      }
+      upstream.write(chunk);
+    });
+    upstream.on('data', (chunk: Buffer) => {
+      if (cutAtAnswer) return cut(pair);
+      if (!endAtGreeting || !chunk.includes(READY)) return client.write(chunk);
+      endAtGreeting = false;
+      client.end(Buffer.concat([chunk, FAREWELL]));
+      upstream.destroy();
+    });
+    for (const socket of pair) {
+      socket.on('error', () => cut(pair));
+      socket.on('close', () => cut(pair));
+    }
+  };
+  const listen = async () => {
+    server = createServer(accept);
+    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+    ({ port } = server.address() as AddressInfo);
+  };
+  const goDown = async () => {
+    const closed = new Promise((resolve) => server.close(resolve));
+    for (const pair of pairs) cut(pair);
+    await closed;
+  };
+  await listen();
+  const url = new URL(databaseUrl);
+  url.hostname = '127.0.0.1';
+  url.port = String(port);
+  return {
+    url: url.href,
+    cutAt: (sql, when, { skip = 0, times = 1 } = {}) => {
+      armed = { message: Buffer.from(`${sql}\0`), when, skip, times };
+      cuts = 0;
+    },
+    get cuts() {
+      return cuts;
+    },
+    endNextAtGreeting: () => {
+      endAtGreeting = true;
+    },
+    goDown,
+    comeBack: listen,
+    freeze: () => {
+      for (const sockets of pairs) for (const socket of sockets) socket.pause();
+    },
+    close: goDown,
+  };
+}
+
+/** ReadyForQuery, idle. */
+const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+const FAREWELL = errorResponse({
+  S: 'FATAL',
+  V: 'FATAL',
+  C: '57P01',
+  M: 'terminating connection due to administrator command',
+});
+
+function errorResponse(fields: Record<string, string>): Buffer {
+  const text = Object.entries(fields).map(([code, value]) => `${code}${value}\0`);
+  const body = Buffer.from(`${text.join('')}\0`);
+  const head = Buffer.from([0x45, 0, 0, 0, 0]);
+  head.writeUInt32BE(body.length + 4, 1);
+  return Buffer.concat([head, body]);
+}

@@ -1,0 +1,261 @@
+import { Injectable, type INestApplication } from '@nestjs/common';
+import { OnWebhook, hmac, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import type { RelayOptions, WebhooksOptions } from '../../src/core/options.js';
+import { ListenConnection } from '../../src/storage/listen.connection.js';
+import { ListenLoop } from '../../src/outbox/listen.loop.js';
+import { Inbox } from '../../src/index.js';
+import { createApplication, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { AWARDEE_SECRET, awardee } from '../support/signing.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
+import { TransactionPooler } from '../support/transaction-pooler.js';
+
+@Injectable()
+class Handlers {
+  @OnWebhook('awardee', '*')
+  async record({ source, eventId, type }: WebhookEvent, { manager }: HandlerContext) {
+    await manager.query(`INSERT INTO received_event (source, event_id, event_type) VALUES ($1, $2, $3)`, [
+      source,
+      eventId,
+      type,
+    ]);
+  }
+}
+
+const source = () =>
+  hmac({
+    secrets: [AWARDEE_SECRET],
+    signatureHeader: 'X-Awardee-Signature',
+    idHeader: 'X-Awardee-Delivery',
+    typeHeader: 'X-Awardee-Event',
+  });
+
+describe('wake-up across instances', () => {
+  let database: TestDatabase;
+  const apps: INestApplication[] = [];
+  const warnings: string[] = [];
+  const quiet = () => undefined;
+  const logger = { log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) };
+
+  beforeEach(async () => {
+    database = await createDatabase();
+    warnings.length = 0;
+  });
+  afterEach(async () => {
+    await Promise.all(apps.splice(0).map((app) => app.close()));
+    await database.drop();
+  });
+
+  const start = async (
+    relay: false | RelayOptions,
+    more: Partial<WebhooksOptions> = {},
+    url = database.url,
+  ) => {
+    const app = await createApplication({
+      databaseUrl: url,
+      webhooks: { sources: { awardee: source() }, relay, reconcile: false, ...more },
+      providers: [Handlers],
+      configure: (app) => app.useLogger(logger),
+    });
+    apps.push(app);
+    return app;
+  };
+  const receive = (app: INestApplication, id: string) => {
+    const { headers, body } = awardee(id, 'grant.made', {});
+    return app.get(Inbox).receive('awardee', { headers, rawBody: body });
+  };
+  const handled = async (id: string) =>
+    (await database.query(`SELECT 1 FROM received_event WHERE event_id = $1`, [id])).length === 1;
+  const listeners = async () =>
+    (
+      await database.query(
+        `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %' OR query LIKE '%pg_listening_channels%' AND pid <> pg_backend_pid()`,
+      )
+    ).length;
+  const rare = { pollInterval: '1h' } as const;
+  const listening = () => until(async () => (await listeners()) > 0);
+  /** The start-up probe is over, and the poll after it. */
+  const settled = () => new Promise((resolve) => setTimeout(resolve, 300));
+
+  it('another instance handles what this one has committed, long before it polls', async () => {
+    const receiver = await start(false);
+    await start(rare);
+    await listening();
+    await settled();
+    for (const id of ['1', '2', '3']) {
+      const startedAt = performance.now();
+      await receive(receiver, id);
+      await until(() => handled(id), 2_000);
+      expect(performance.now() - startedAt).toBeLessThan(1_000);
+    }
+  });
+
+  it.each([
+    ['the relay does not listen', { ...rare, listen: false }, {}],
+    ['the receiver does not notify', rare, { notify: false }],
+  ] as const)('polling alone finds the work when %s', async (_what, relay, more) => {
+    const receiver = await start(false, more);
+    await start(relay);
+    await settled();
+    await receive(receiver, '1');
+    await settled();
+    expect(await handled('1')).toBe(false);
+    await start({ ...relay, pollInterval: '100ms' });
+    await until(() => handled('1'));
+  });
+
+  it('a thousand commits cost few notifications, and none of them is in a claim transaction', async () => {
+    await database.query(`CREATE TABLE told (at timestamptz DEFAULT clock_timestamp(), claims int)`);
+    await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$
+      INSERT INTO told (claims) SELECT count(*) FROM webhook_claim WHERE xmin::text = pg_current_xact_id_if_assigned()::text $$`);
+    await database.query(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
+    );
+    const receiver = await start(false);
+    for (let i = 0; i < 1_000; i += 20) {
+      await Promise.all(Array.from({ length: 20 }, (_, j) => receive(receiver, `e${i + j}`)));
+    }
+    await settled();
+    const told = await database.query<{ claims: number }>(`SELECT claims FROM told`);
+    expect(told.length).toBeGreaterThan(0);
+    expect(told.length).toBeLessThan(200);
+    expect(told.every(({ claims }) => claims === 0)).toBe(true);
+  });
+
+  it('case 40: when NOTIFY fails, claims are committed and polling delivers', async () => {
+    await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$
+      BEGIN RAISE EXCEPTION 'too many notifications in the NOTIFY queue'; END $$`);
+    await database.query(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
+    );
+    const receiver = await start(false);
+    await start({ pollInterval: '200ms' });
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => receive(receiver, `e${i}`)));
+    expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
+    await until(async () => (await database.query(`SELECT 1 FROM received_event`)).length === 20);
+    expect(warnings.filter((text) => text.includes('too many notifications'))).toHaveLength(1);
+  });
+
+  it('case 24: a socket that is dead without a sign is found out within 15 s; a poll follows the new connection', async () => {
+    const proxy = await TcpProxy.start(database.url);
+    try {
+      const receiver = await start(false);
+      await start({ ...rare, listen: { url: proxy.url } });
+      await until(() => proxy.connections === 1);
+      await settled();
+      proxy.freeze();
+      const frozenAt = performance.now();
+      await receive(receiver, '1');
+      await settled();
+      expect(await handled('1')).toBe(false);
+      await until(() => handled('1'), 20_000);
+      // 15 s until it is known, up to 1 s until the next connection.
+      expect(performance.now() - frozenAt).toBeLessThan(16_500);
+      expect(proxy.connections).toBe(2);
+    } finally {
+      await proxy.stop();
+    }
+  });
+
+  it('listens again when the server ends the connection', async () => {
+    const receiver = await start(false);
+    await start(rare);
+    await listening();
+    await settled();
+    await database.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%webhook_inbox%' AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'`,
+    );
+    await receive(receiver, '1');
+    await until(() => handled('1'), 5_000);
+    expect(warnings.filter((text) => text.includes('LISTEN is down'))).toHaveLength(1);
+  });
+
+  it('case 25: behind a transaction pooler the probe finds that nothing arrives, warns once, and everything works by polling', async () => {
+    const pooler = await TransactionPooler.start(database.url);
+    try {
+      const receiver = await start(false, {}, pooler.url);
+      await start({ pollInterval: '200ms' }, {}, pooler.url);
+      const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => receive(receiver, `e${i}`)));
+      expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
+      await until(async () => (await database.query(`SELECT 1 FROM received_event`)).length === 20);
+      await until(() => warnings.some((text) => text.includes('transaction mode')), 10_000);
+      await receive(receiver, 'later');
+      await until(() => handled('later'));
+      expect(warnings.filter((text) => text.includes('transaction mode'))).toHaveLength(1);
+      await Promise.all(apps.splice(0).map((app) => app.close()));
+    } finally {
+      await pooler.stop();
+    }
+  });
+
+  it('case 25: a url that leads past the pooler is used for LISTEN', async () => {
+    const pooler = await TransactionPooler.start(database.url);
+    try {
+      const receiver = await start(false, {}, pooler.url);
+      await start({ ...rare, listen: { url: database.url } }, {}, pooler.url);
+      await listening();
+      await settled();
+      await receive(receiver, '1');
+      await until(() => handled('1'), 3_000);
+      expect(warnings.filter((text) => text.includes('transaction mode'))).toHaveLength(0);
+      await Promise.all(apps.splice(0).map((app) => app.close()));
+    } finally {
+      await pooler.stop();
+    }
+  });
+
+  it('tries again with growing pauses while the server is away, tells it once, and stops at once', async () => {
+    const outages: unknown[] = [];
+    let attempts = 0;
+    const loop = new ListenLoop(
+      {
+        connect: () => {
+          attempts += 1;
+          return ListenConnection.open({ host: '127.0.0.1', port: 1 }, 200, () => undefined);
+        },
+        notify: async () => undefined,
+        wake: () => undefined,
+        onLost: (error) => outages.push(error),
+        onDeaf: () => undefined,
+      },
+      { heartbeatMs: 50, probeMs: 50, backOffMs: [20, 100], deafMs: 50 },
+    );
+    loop.start();
+    await until(() => attempts >= 5);
+    expect(outages).toHaveLength(1);
+    await loop.stop();
+    const after = attempts;
+    await settled();
+    expect(attempts).toBe(after);
+  });
+
+  it('notices when the server no longer knows that it listens', async () => {
+    let wakes = 0;
+    const opened: ListenConnection[] = [];
+    const loop = new ListenLoop(
+      {
+        connect: async (onNotification) => {
+          const connection = await ListenConnection.open(
+            { connectionString: database.url },
+            1_000,
+            onNotification,
+          );
+          opened.push(connection);
+          return connection;
+        },
+        notify: async (payload) =>
+          void (await database.query(`SELECT pg_notify('webhook_inbox', $1)`, [payload])),
+        wake: () => (wakes += 1),
+        onLost: () => undefined,
+        onDeaf: () => undefined,
+      },
+      { heartbeatMs: 50, probeMs: 500, backOffMs: [10, 20], deafMs: 50 },
+    );
+    loop.start();
+    await until(() => wakes === 1);
+    const { client } = opened[0] as unknown as { client: { query(sql: string): Promise<unknown> } };
+    await client.query('UNLISTEN *');
+    await until(() => opened.length === 2 && wakes === 2);
+    await loop.stop();
+  });
+});

@@ -1,0 +1,262 @@
+import { resolveOptions } from '../../src/core/resolve-options.js';
+import { ConfigurationError, github, hmac, stripe, type WebhooksOptions } from '../../src/index.js';
+import { AWARDEE_SECRET, STRIPE_SECRET } from '../support/signing.js';
+import { awardeeSource, githubSource, stripeSource } from '../support/sources.js';
+
+/** Options as a JavaScript caller, a JSON file or a cast may give them. */
+const boot = (make: () => unknown) => () => resolveOptions(make() as WebhooksOptions);
+const withSource = (options: object) => ({ sources: { acme: awardeeSource(options) } });
+const DURATION = "expected milliseconds or text such as '30s', '4h', '30d'";
+
+describe('wrong options stop the boot with their path, what was expected, and what was received', () => {
+  it.each<[string, () => unknown, string]>([
+    ['nothing', () => undefined, 'WebhooksModule options: expected object, received undefined'],
+    ['no sources', () => ({}), 'WebhooksModule options.sources: expected record, received undefined'],
+    [
+      'sources as a list',
+      () => ({ sources: [] }),
+      'WebhooksModule options.sources: expected record, received an array',
+    ],
+    [
+      'a provider’s name for a source',
+      () => ({ sources: { acme: 'stripe' } }),
+      "sources.acme: expected what stripe({ … }), hmac({ … }) or another source function returns, received 'stripe'",
+    ],
+    [
+      'a source function that was not called',
+      () => ({ sources: { acme: stripe } }),
+      'sources.acme: expected what stripe({ … }), hmac({ … }) or another source function returns, received a function',
+    ],
+    [
+      'a source whose provider is none',
+      () => ({ sources: { acme: { provider: {}, secrets: [AWARDEE_SECRET] } } }),
+      'sources.acme.provider: expected what stripe({ … }), hmac({ … }) or another source function returns, received an object',
+    ],
+    [
+      'relay: true',
+      () => ({ sources: {}, relay: true }),
+      'WebhooksModule options.relay: expected false or object, received true',
+    ],
+    [
+      'a poll interval in words',
+      () => ({ sources: {}, relay: { pollInterval: 'soon' } }),
+      `WebhooksModule options.relay.pollInterval: ${DURATION}, received 'soon'`,
+    ],
+    [
+      'a poll interval that is no number',
+      () => ({ sources: {}, relay: { pollInterval: Number.NaN } }),
+      `WebhooksModule options.relay.pollInterval: ${DURATION}, received NaN`,
+    ],
+    [
+      'a poll interval of none',
+      () => ({ sources: {}, relay: { pollInterval: 0 } }),
+      'WebhooksModule options.relay.pollInterval: expected more than 0 milliseconds, received 0',
+    ],
+    [
+      'a lease that has ended already',
+      () => ({ sources: {}, relay: { lease: '0s' } }),
+      "WebhooksModule options.relay.lease: expected more than 0 milliseconds, received '0s'",
+    ],
+    [
+      'a negative grace',
+      () => ({ sources: {}, relay: { shutdownGrace: -1 } }),
+      `WebhooksModule options.relay.shutdownGrace: ${DURATION}, received -1`,
+    ],
+    [
+      'no handlers at once',
+      () => ({ sources: {}, relay: { handlers: 0 } }),
+      'WebhooksModule options.relay.handlers: expected number to be >0, received 0',
+    ],
+    [
+      'one handler and a half',
+      () => ({ sources: {}, relay: { handlers: 1.5 } }),
+      'WebhooksModule options.relay.handlers: expected int, received 1.5',
+    ],
+    [
+      'a retention that is a duration',
+      () => ({ sources: {}, retention: '30d' }),
+      "WebhooksModule options.retention: expected false or object, received '30d'",
+    ],
+    [
+      'a schedule that is a number',
+      () => ({ sources: {}, retention: { schedule: 3 } }),
+      'WebhooksModule options.retention.schedule: expected string, received 3',
+    ],
+    [
+      'an address to alert',
+      () => ({ sources: {}, onAlert: 'mail' }),
+      "WebhooksModule options.onAlert: expected a function, received 'mail'",
+    ],
+    [
+      'a budget in words',
+      () => ({ sources: {}, byteBudget: '64MB' }),
+      "WebhooksModule options.byteBudget: expected number, received '64MB'",
+    ],
+    [
+      'maxPending: true',
+      () => ({ sources: {}, maxPending: true }),
+      'WebhooksModule options.maxPending: expected false or number, received true',
+    ],
+    [
+      'a claim time-out of null',
+      () => ({ sources: {}, claimTimeout: null }),
+      `WebhooksModule options.claimTimeout: ${DURATION}, received null`,
+    ],
+    [
+      'retries of nobody',
+      () => withSource({ retries: 'theirs' }),
+      `sources.acme.retries: expected one of "own"|"provider", received 'theirs'`,
+    ],
+    [
+      'an endless acknowledgement',
+      () => withSource({ ackTimeout: 'long' }),
+      `sources.acme.ackTimeout: ${DURATION}, received 'long'`,
+    ],
+    [
+      'an acknowledgement in no time',
+      () => withSource({ ackTimeout: 0 }),
+      'sources.acme.ackTimeout: expected more than 0 milliseconds, received 0',
+    ],
+    [
+      'a negative tolerance',
+      () => withSource({ tolerance: -5 }),
+      `sources.acme.tolerance: ${DURATION}, received -5`,
+    ],
+    [
+      'a limit of no bytes',
+      () => withSource({ maxBytes: 0 }),
+      'sources.acme.maxBytes: expected number to be >0, received 0',
+    ],
+    [
+      'an encoding nobody undoes',
+      () => withSource({ encodings: ['zstd'] }),
+      `sources.acme.encodings.0: expected one of "gzip"|"deflate"|"br", received 'zstd'`,
+    ],
+    [
+      'a policy of true',
+      () => withSource({ staleDuplicates: true }),
+      `sources.acme.staleDuplicates: expected one of "accept"|"reject", received true`,
+    ],
+    [
+      'one header without a list',
+      () => withSource({ keepHeaders: 'x-request-id' }),
+      "sources.acme.keepHeaders: expected array, received 'x-request-id'",
+    ],
+    [
+      'a retention shorter than the provider’s resend window',
+      () => ({ sources: { acme: stripeSource({ retention: '7d' }) } }),
+      'sources.acme.retention: expected at least 33 days, since stripe may send an event again for that long and it would be handled twice; received 7 days',
+    ],
+    [
+      'the wrong retention inside of one',
+      () => withSource({ retention: { bodies: 'a week' } }),
+      `sources.acme.retention.bodies: ${DURATION}, received 'a week'`,
+    ],
+    [
+      'no secret',
+      () => withSource({ secrets: [] }),
+      'sources.acme.secrets: expected at least one secret, received none',
+    ],
+    [
+      'an environment variable that is not set',
+      () => withSource({ secrets: [undefined] }),
+      'sources.acme.secrets.0: expected non-blank text, received undefined; is the environment variable set?',
+    ],
+    [
+      'a blank secret',
+      () => withSource({ secrets: [AWARDEE_SECRET, '  '] }),
+      'sources.acme.secrets.1: expected non-blank text, received blank text',
+    ],
+    [
+      'six secrets',
+      () => withSource({ secrets: [1, 2, 3, 4, 5, 6].map((n) => `${AWARDEE_SECRET}${n}`) }),
+      'sources.acme.secrets: expected at most 5 live secrets, received 6',
+    ],
+    [
+      'a secret without a list',
+      () => withSource({ secrets: AWARDEE_SECRET }),
+      'hmac.secrets: expected an array of texts or a function, received string',
+    ],
+    [
+      'a secret that is a placeholder',
+      () => withSource({ secrets: ['your-secret-here'] }),
+      'sources.acme.secrets.0: is a placeholder',
+    ],
+    [
+      'no signature header',
+      () => ({ sources: { acme: hmac({ secrets: [AWARDEE_SECRET], idHeader: 'x-id' } as never) } }),
+      'hmac.signatureHeader: expected the name of a header',
+    ],
+    [
+      'nothing that makes an event one',
+      () => ({ sources: { acme: hmac({ secrets: [AWARDEE_SECRET], signatureHeader: 'x' }) } }),
+      'hmac: expected idHeader, idPath or dedupe',
+    ],
+  ])('%s', (_, make, message) => {
+    expect(boot(make)).toThrow(ConfigurationError);
+    expect(boot(make)).toThrow(message);
+    expect(boot(make)).toThrow(expect.objectContaining({ code: 'CONFIGURATION' }));
+  });
+
+  it.each(['Acme', 'x"; drop table webhook_claim', 'a/b', '__proto__', '', 'ä', 'a'.repeat(65)])(
+    'refuses the source name %j',
+    (name) => {
+      const sources = Object.fromEntries([[name, awardeeSource()]]);
+      expect(boot(() => ({ sources }))).toThrow(
+        /expected a name of lower-case letters, digits, '-' and '_' \(1 to 64\)/,
+      );
+    },
+  );
+});
+
+describe('unknown options stop the boot with the nearest known one', () => {
+  it.each<[string, () => unknown, string]>([
+    [
+      'of the module',
+      () => ({ sources: {}, relays: {} }),
+      "WebhooksModule options: unknown option 'relays'; did you mean 'relay'?",
+    ],
+    [
+      'of a part of it',
+      () => ({ sources: {}, relay: { polInterval: '1s' } }),
+      "WebhooksModule options.relay: unknown option 'polInterval'; did you mean 'pollInterval'?",
+    ],
+    [
+      'of a source',
+      () => ({ sources: { acme: { ...githubSource(), maxByte: 1 } } }),
+      "sources.acme: unknown option 'maxByte'; did you mean 'maxBytes'?",
+    ],
+    [
+      'of a provider',
+      () => ({ sources: { acme: github({ secrets: [AWARDEE_SECRET], legacySha: true } as never) } }),
+      "github.legacySha: unknown option. Did you mean 'legacySha1'?",
+    ],
+    [
+      'of a policy',
+      () => ({ sources: { acme: stripe({ secrets: [STRIPE_SECRET], retry: 'own' } as never) } }),
+      "stripe.retry: unknown option. Did you mean 'retries'?",
+    ],
+  ])('%s', (_, make, message) => {
+    expect(boot(make)).toThrow(message);
+  });
+});
+
+it('tells of every fault at once', () => {
+  const make = () => ({ sources: {}, relay: { handlers: 'many' }, byteBudget: -1, onAlert: 1 });
+  expect(boot(make)).toThrow(/relay\.handlers[^]*byteBudget|byteBudget[^]*relay\.handlers/);
+  expect(boot(make)).toThrow(/onAlert: expected a function, received 1/);
+});
+
+it.each([
+  ['beside a bad one', () => withSource({ secrets: [AWARDEE_SECRET, ''] })],
+  ['under a wrong name', () => ({ sources: { acme: { ...awardeeSource(), secret: AWARDEE_SECRET } } })],
+  ['with a line break', () => withSource({ secrets: [`${AWARDEE_SECRET}\n`] })],
+])('shows no secret in a message: %s', (_, make) => {
+  expect(boot(make)).toThrow(ConfigurationError);
+  expect(boot(make)).not.toThrow(AWARDEE_SECRET);
+});
+
+it('takes durations as milliseconds and as text', () => {
+  const { relay } = resolveOptions({ sources: {}, relay: { pollInterval: '250ms', lease: 60_000 } });
+  expect(relay).toMatchObject({ pollMs: 250, leaseMs: 60_000 });
+});

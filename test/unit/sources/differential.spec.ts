@@ -1,0 +1,121 @@
+import { readFileSync } from 'node:fs';
+import { jest } from '@jest/globals';
+import * as fc from 'fast-check';
+import { SignatureRejection, type RejectionReason } from '../../../src/core/errors.js';
+import type { WebhookRequest } from '../../../src/core/request.js';
+import { verifySignature } from '../../../src/sources/verification.js';
+import { mutatedRequest } from '../../support/fuzz/requests.js';
+import { differences } from '../../support/sdk/differences.js';
+import { sdkAccepts, sdkVerifiers } from '../../support/sdk/verifiers.js';
+import { NOW, signerOf, sourceOf, toRequest, type Signer } from '../../support/signers/index.js';
+
+type Outcome = 'accepted' | RejectionReason;
+
+async function ours(signer: Signer, request: WebhookRequest): Promise<Outcome> {
+  const { provider } = sourceOf(signer);
+  try {
+    const { inWindow } = await verifySignature(
+      provider,
+      request,
+      [signer.secret],
+      provider.toleranceMs,
+      NOW * 1000,
+    );
+    return inWindow ? 'accepted' : 'outside-window';
+  } catch (error) {
+    if (error instanceof SignatureRejection) return error.reason;
+    throw error;
+  }
+}
+
+/**
+ * Why we may refuse what an SDK accepts: it is not canonical, or there twice. A signature that an SDK finds right and we find
+ * wrong is none of these, and fails the test.
+ */
+const STRICTER: readonly Outcome[] = ['repeated-header', 'malformed-signature', 'malformed-timestamp'];
+
+/** Further disagreements about changed requests, by provider; each is in docs/sources.md. */
+const FURTHER: Readonly<
+  Record<string, (outcome: Outcome, sdk: boolean, request: WebhookRequest) => boolean>
+> = {
+  // A body of another content type must be covered by bodySHA256; the SDK is told by its caller what is in the body.
+  twilio: (outcome, sdk) => sdk && outcome === 'missing-signature',
+  // The SDK wants nothing behind the signature, a comma included.
+  sanity: (outcome, sdk, request) =>
+    !sdk &&
+    outcome === 'accepted' &&
+    request.headers.first('sanity-webhook-signature')?.endsWith(',') === true,
+  // The Headers that the SDK takes trims the line break which no HTTP server lets through.
+  hook0: (outcome, sdk, request) =>
+    sdk &&
+    outcome === 'wrong-signature' &&
+    ['x-event-id', 'x-event-type'].some(
+      (name) => request.headers.first(name)?.trim() !== request.headers.first(name),
+    ),
+};
+
+beforeAll(() => {
+  jest.useFakeTimers({
+    now: NOW * 1000,
+    doNotFake: [
+      'nextTick',
+      'setImmediate',
+      'setTimeout',
+      'setInterval',
+      'queueMicrotask',
+      'performance',
+      'hrtime',
+      'clearTimeout',
+      'clearImmediate',
+      'clearInterval',
+    ],
+  });
+  jest.spyOn(console, 'error').mockImplementation(() => undefined);
+});
+afterAll(() => {
+  jest.useRealTimers();
+  jest.restoreAllMocks();
+});
+
+describe.each(Object.entries(sdkVerifiers))('the SDK of %s', (name, verifier) => {
+  const signer = signerOf(name);
+  const body = Buffer.from(signer.body('evt_1'));
+  const genuine = signer.sign(body, NOW, 'evt_1');
+  const names = Object.keys(genuine.headers);
+
+  it('accepts what we accept', async () => {
+    const request = toRequest(genuine, body);
+    expect(await ours(signer, request)).toBe('accepted');
+    expect(await sdkAccepts(verifier, request, names, signer.secret)).toBe(true);
+  });
+
+  it('agrees about changed requests, but where we are stricter', async () => {
+    await fc.assert(
+      fc.asyncProperty(mutatedRequest(genuine, body), async (request) => {
+        const outcome = await ours(signer, request);
+        const sdk = await sdkAccepts(verifier, request, names, signer.secret);
+        const explained =
+          (outcome === 'accepted') === sdk ||
+          (sdk && STRICTER.includes(outcome)) ||
+          FURTHER[name]?.(outcome, sdk, request) === true;
+        if (!explained) throw new Error(`we say ${outcome}, the SDK ${sdk ? 'accepts' : 'refuses'}`);
+      }),
+      { numRuns: name === 'sendgrid' ? 40 : 400 },
+    );
+  });
+});
+
+describe('disagreements on purpose', () => {
+  const notes = readFileSync('docs/sources.md', 'utf8');
+
+  it.each(differences)(
+    '$provider: $title',
+    async ({ provider, title, sdkAccepts: expected, request, headers }) => {
+      const signer = signerOf(provider);
+      const sdk = await sdkAccepts(sdkVerifiers[provider]!, request(), headers, signer.secret);
+      expect(sdk).toBe(expected);
+      expect((await ours(signer, request())) === 'accepted').toBe(!expected);
+      expect(notes).toContain(title);
+    },
+  );
+});

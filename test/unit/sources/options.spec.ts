@@ -1,0 +1,189 @@
+import { ConfigurationError } from '../../../src/core/errors.js';
+import { resolveSource } from '../../../src/core/resolve-source.js';
+import {
+  adyen,
+  convoy,
+  custom,
+  discord,
+  dropbox,
+  github,
+  gitlab,
+  hmac,
+  hook0,
+  hubspot,
+  meta,
+  plaid,
+  postmark,
+  providersByName,
+  sendGrid,
+  sns,
+  square,
+  standardWebhooks,
+  stripe,
+  telegram,
+  trello,
+  twilio,
+  type HmacOptions,
+} from '../../../src/sources/index.js';
+import { checkSecretText } from '../../../src/sources/signing/secret-check.js';
+import { signers, sourceOf } from '../../support/signers/index.js';
+
+const secrets = ['some-signing-key'];
+
+describe('options', () => {
+  it('that nobody knows are refused, with the nearest that is known', () => {
+    expect(() => stripe({ secrets, tollerance: '5m' } as never)).toThrow(
+      "stripe.tollerance: unknown option. Did you mean 'tolerance'?",
+    );
+    expect(() => github({ secrets, legacySHA1: true } as never)).toThrow("Did you mean 'legacySha1'?");
+    expect(() => hmac({ secrets, signatureHeader: 'x', idheader: 'y' } as never)).toThrow(
+      "Did you mean 'idHeader'?",
+    );
+  });
+
+  it('that are missing are named, with what they are for', () => {
+    expect(() => square({ secrets } as never)).toThrow('square.notificationUrl: expected an absolute URL');
+    expect(() => trello({ secrets, callbackUrl: '/t' })).toThrow('trello.callbackUrl');
+    expect(() => twilio({ secrets, publicUrl: 'hooks.example.com' })).toThrow('twilio.publicUrl');
+    expect(() => hubspot({ secrets } as never)).toThrow('hubspot.publicUrl');
+    expect(() => dropbox({ secrets } as never)).toThrow('dropbox.dedupe');
+    expect(() => dropbox({ secrets, dedupe: 'preset' })).toThrow('dropbox.dedupe');
+    expect(() => convoy({ secrets })).toThrow('expected idHeader, idPath or dedupe');
+    expect(() => hmac({ secrets, signatureHeader: 'x' })).toThrow('expected idHeader, idPath or dedupe');
+    expect(() => custom({ secrets, verify: () => true })).toThrow(
+      'expected identify, idHeader, idPath or dedupe',
+    );
+    expect(() => stripe({} as never)).toThrow('stripe.secrets');
+  });
+
+  it('with values that cannot be are refused', () => {
+    expect(() => hubspot({ secrets, publicUrl: 'https://a.example', versions: ['v4' as never] })).toThrow(
+      ConfigurationError,
+    );
+    expect(() => hook0({ secrets, versions: [] })).toThrow(ConfigurationError);
+    expect(() => adyen({ secrets, webhooks: 'x' as never })).toThrow(ConfigurationError);
+    expect(() => plaid({ secrets, environment: 'development' as never })).toThrow(ConfigurationError);
+    expect(() => convoy({ secrets, idPath: 'id', hash: 'MD5' as never })).toThrow(ConfigurationError);
+    expect(() => custom({ secrets, idPath: 'id', verify: 'yes' as never })).toThrow(ConfigurationError);
+    expect(() => hmac({ secrets, signatureHeader: 'x', idPath: 'id', retryWindow: 'soon' })).toThrow(
+      'hmac.retryWindow',
+    );
+  });
+
+  it.each([
+    [{ signedPayload: '${timestamp}.${body}' }, 'timestampHeader'],
+    [{ signedPayload: '${body}', timestampHeader: 'x-t' }, 'A timestamp that is not signed proves nothing'],
+    [{ signedPayload: 'constant' }, 'authenticates any body'],
+    [{ signedPayload: '${bdoy}' }, 'expected one of'],
+  ] satisfies [Partial<HmacOptions>, string][])(
+    'hmac() templates that prove nothing are refused: %j',
+    (options, message) => {
+      expect(() => hmac({ secrets, signatureHeader: 'x', idPath: 'id', ...options })).toThrow(message);
+    },
+  );
+
+  it('policies go on to the source as they are', () => {
+    expect(stripe({ secrets, tolerance: '10m', retries: 'provider' })).toMatchObject({
+      secrets,
+      tolerance: '10m',
+      retries: 'provider',
+    });
+    expect(sns({ topicArns: ['arn:aws:sns:eu-west-1:123456789012:a'] }).secrets).toEqual([
+      'arn:aws:sns:eu-west-1:123456789012:a',
+    ]);
+  });
+
+  it.each(signers)('$provider: is a source that the module takes', (signer) => {
+    expect(resolveSource('one', sourceOf(signer)).provider.name).toBe(signer.provider);
+  });
+
+  it('payload types of a vendor flow through', () => {
+    interface Invoice {
+      readonly id: string;
+    }
+    const source = stripe<Invoice>({ secrets });
+    const payload: Invoice | undefined = source.payload;
+    expect(payload).toBeUndefined();
+  });
+
+  it('a file can name a provider, and gets the same checks', () => {
+    const factory = providersByName.get('hmac');
+    expect(() => factory?.({ secrets, signatureHeader: 'x', idPaht: 'id' })).toThrow(
+      "Did you mean 'idPath'?",
+    );
+    expect(providersByName.get('stripe')?.({ secrets }).provider.name).toBe('stripe');
+  });
+});
+
+describe('secrets that cannot be right', () => {
+  it.each([
+    'changeme',
+    'CHANGE_ME',
+    'change-me',
+    'your-secret',
+    'your_webhook_signing_secret',
+    'YOUR-KEY-HERE',
+    'secret',
+    'mysecret',
+    'my-secret',
+    'xxx',
+    'xxxxxxxxxxxx',
+    '***',
+    '...',
+    '<secret>',
+    '<your signing secret>',
+    '${STRIPE_SECRET}',
+    '$SECRET',
+    '%SECRET%',
+    '{{secret}}',
+    '[secret]',
+    'whsec_xxx',
+    'whsec_...',
+    'whsec_your_secret',
+    'sk_test_xxx',
+    'undefined',
+    'null',
+    'placeholder',
+    'TODO',
+    'password',
+    '12345678',
+    '00000000',
+  ])('the placeholder %j', (secret) => {
+    expect(checkSecretText(secret)).toMatch(/placeholder/);
+  });
+
+  it.each(['', ' ', '\t\n', ' abc def', 'abcdef123\n'])('the blank or copied %j', (secret) =>
+    expect(checkSecretText(secret)).toMatch(/empty|blank|white space/),
+  );
+
+  it.each([
+    'whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=',
+    "It's a Secret to Everybody",
+    'hush-now',
+    '8f742231b10e8888abcd99yyyzzz85a5',
+    'sk_live_51abc',
+    'my team’s 1st key',
+    'secretary-7',
+  ])('but not the possible %j', (secret) => {
+    expect(checkSecretText(secret)).toBeUndefined();
+  });
+
+  it.each([
+    [
+      'standard-webhooks',
+      standardWebhooks({ secrets }),
+      ['whsec_not base64', 'whsec_YWJj_', 'whpk_YWJj', 'whsk_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY='],
+    ],
+    ['adyen', adyen({ secrets }), ['not hex', 'ABC']],
+    ['discord', discord({ secrets }), ['ab'.repeat(31), 'zz'.repeat(32)]],
+    ['sendgrid', sendGrid({ secrets }), ['MFkw', 'not a key']],
+    ['postmark', postmark({ secrets }), ['user-without-password', 'user:']],
+    ['telegram', telegram({ secrets }), ['spaces are not allowed']],
+    ['gitlab', gitlab({ secrets }), ['whsec_MDEyMzQ1Njc4OQ==']],
+    ['plaid', plaid({ secrets: ['a:b'] }), ['only-a-secret']],
+    ['sns', sns({ topicArns: ['x'] }), ['orders', 'arn:aws:sqs:eu-west-1:123456789012:q']],
+    ['meta', meta({ secrets }), ['']],
+  ])('another encoding than the vendor’s: %s', (_name, { provider }, wrong) => {
+    for (const secret of wrong) expect(provider.checkSecret?.(secret)).toEqual(expect.any(String));
+  });
+});
