@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import { UUID } from '../core/place.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { FILTER_KEYS } from '../operator/event.filter.js';
 import { Inspector, type InspectedEvent } from '../operator/inspector.js';
@@ -8,7 +9,6 @@ import { Stats } from '../operator/stats.js';
 import { contentOf, type Content } from './content.js';
 import { QUERY, read } from './input.js';
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const FINGERPRINT = /^[0-9a-f]{32}$/;
 
 /** What the page reads: lists by name. */

@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import { placeOf } from '../core/place.js';
 import { retryWindowMs } from '../core/resolve-source.js';
 import type { OutboxState } from '../core/states.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -13,7 +14,6 @@ import { RejectionStore, type ListedRejection } from '../storage/rejection.store
 import { RelayStore, type SeenInstance } from '../storage/relay.store.js';
 import {
   SearchStore,
-  placeOf,
   type Conflict,
   type EffectRow,
   type EventDetail,

@@ -1,3 +1,5 @@
+import type { Place } from '../core/place.js';
+
 /**
  * What a page of events costs is bounded before it is asked: claims are walked in the order of an index, newest first, at most
  * `$scan` of them, and the walk stops when the page is full. What was not looked at is told, with the place to go on from.
@@ -15,12 +17,6 @@ export interface WalkFilter {
   readonly after?: Date;
   readonly before?: Date;
 }
-export interface Place {
-  /** `received_at` as text, since a Date drops the microseconds. */
-  readonly at: string;
-  readonly id: string;
-}
-
 /** Minutes by which an id's time, the receiver's clock, may differ from `received_at`, the database's. */
 const CLOCKS_MS = 5 * 60_000;
 

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
+import { UUID, cursor, type Place } from '../core/place.js';
 import type { DeadReason, EventState, OutboxState, ParkedReason } from '../core/states.js';
 import {
   BY_EVENT_ID,
@@ -14,7 +15,6 @@ import {
   owedEvents,
   walk,
   walkEnd,
-  type Place,
   type Walk,
 } from './search.sql.js';
 
@@ -113,7 +113,6 @@ export interface Conflict {
 const SCAN = 20_000;
 const SCAN_STATES = 4_000;
 const SCAN_ROWS = 10_000;
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** What people look for. Every question is bounded in the rows it may touch. */
 @Injectable()
@@ -217,22 +216,6 @@ export class SearchStore {
   private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
     if (places.length === 0) return [];
     return manager.query(EVENTS, [places.map((place) => place.id)]);
-  }
-}
-
-/** The place as text for an address, and back; undefined for anything else. */
-export function cursor(place: Place): string {
-  return Buffer.from(JSON.stringify([place.at, place.id])).toString('base64url');
-}
-export function placeOf(text: string | undefined): Place | undefined {
-  if (text === undefined || text.length > 300) return undefined;
-  try {
-    const [at, id]: unknown[] = JSON.parse(Buffer.from(text, 'base64url').toString());
-    return typeof at === 'string' && !Number.isNaN(Date.parse(at)) && typeof id === 'string' && UUID.test(id)
-      ? { at, id }
-      : undefined;
-  } catch {
-    return undefined;
   }
 }
 

@@ -163,7 +163,7 @@ describe('the page in a browser', () => {
     await shot('audit');
   });
 
-  it('R25 shows each screen without a serious fault of accessibility, light and dark', async () => {
+  it('shows each screen without a serious fault of accessibility, light and dark', async () => {
     for (const scheme of ['light', 'dark'] as const) {
       await newPage({ colorScheme: scheme });
       for (const path of [

@@ -10,9 +10,9 @@ import {
 import { AWARDEE_SECRET, STRIPE_SECRET } from './signing.js';
 
 /** A switch that tests turn: whether the world is broken. */
-export const world = { grantsFail: false, mailFails: false, sent: [] as unknown[] };
+export const world = { grantsFail: false, mailFails: false, chargesHang: false, sent: [] as unknown[] };
 
-/** Two handlers and two effects to look at. */
+/** Handlers and effects to look at. */
 @Injectable()
 export class DeskHandlers {
   @OnWebhook('awardee', 'grant.*')
@@ -33,6 +33,18 @@ export class DeskHandlers {
   @OnWebhook('stripe', 'invoice.paid')
   async paid() {
     return 'invoice marked paid';
+  }
+
+  @OnWebhook('awardee', 'charge.*')
+  async charge(event: WebhookEvent, { enqueue }: HandlerContext) {
+    await enqueue('charge', { event: event.eventId });
+  }
+
+  /** The service it calls honours no key, so that a call without an end is for a person. */
+  @OnEffect('charge', { inDoubt: 'park' })
+  async charged(payload: unknown) {
+    if (world.chargesHang) throw new Error('socket hang up');
+    world.sent.push(payload);
   }
 
   @OnEffect('mail')
