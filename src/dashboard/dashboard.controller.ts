@@ -23,7 +23,7 @@ import { DASHBOARD_ACTIONS, type DashboardAction, type ResolvedDashboard } from 
 import type { ActionName } from './input.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
-import { crossSiteFault, type HeadersOf } from './same-origin.js';
+import { crossSiteFault, foreignNameFault, type HeadersOf } from './same-origin.js';
 
 /** Injection token of the dashboard's resolved options. */
 export const DASHBOARD = Symbol('webhook-inbox:dashboard');
@@ -201,6 +201,9 @@ export function dashboardController(
     }
 
     private async allow(action: DashboardAction, context: ExecutionContext): Promise<void> {
+      const request = context.switchToHttp().getRequest<DashboardRequest>();
+      const fault = this.options.unauthenticated ? foreignNameFault(request) : undefined;
+      if (fault !== undefined) throw new Refused(403, fault);
       if (!(await this.options.can(action, context))) throw new Refused(403, `'${action}' is not allowed`);
     }
 

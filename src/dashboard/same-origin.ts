@@ -1,3 +1,5 @@
+import { isIP } from 'node:net';
+
 /** What this needs of a request, as Express and Fastify both have it. */
 export interface HeadersOf {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -20,8 +22,18 @@ export function crossSiteFault(request: HeadersOf): string | undefined {
   return hostOf(origin) === one(request, 'host') ? undefined : 'a request from another origin is refused';
 }
 
-function hostOf(origin: string): string | undefined {
-  return URL.canParse(origin) ? new URL(origin).host : undefined;
+/**
+ * Says why a request to a dashboard without a guard is refused, or undefined: a name that is not this machine's own may be a
+ * stranger's, whose page then reads and acts as if it were ours (DNS rebinding). Addresses cannot be rebound.
+ */
+export function foreignNameFault(request: HeadersOf): string | undefined {
+  const name = hostOf(`http://${one(request, 'host') ?? ''}`, 'hostname')?.replace(/^\[|\]$/g, '') ?? '';
+  if (isIP(name) !== 0 || /(?:^|\.)localhost$/i.test(name)) return undefined;
+  return `without a guard this page answers to localhost and to addresses only, not to '${name.slice(0, 100)}'`;
+}
+
+function hostOf(origin: string, part: 'host' | 'hostname' = 'host'): string | undefined {
+  return URL.canParse(origin) ? new URL(origin)[part] : undefined;
 }
 
 function one({ headers }: HeadersOf, name: string): string | undefined {

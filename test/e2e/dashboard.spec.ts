@@ -8,6 +8,7 @@ import {
 import { ADAPTERS, createApplication, listen, until, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { send } from '../support/http.js';
 import { awardee } from '../support/signing.js';
 
 @Injectable()
@@ -41,9 +42,51 @@ describe('the dashboard without a guard', () => {
     );
   });
 
-  it('may be mounted on a machine of one’s own', () => {
-    expect(() => WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })).not.toThrow();
-  });
+  it.each(ADAPTERS)(
+    'may be mounted on a machine of one’s own, and answers to no stranger’s name on %s',
+    async (adapter) => {
+      const database = await createDatabase();
+      const app = await createApplication({
+        adapter,
+        databaseUrl: database.url,
+        webhooks: { sources: deskSources },
+        imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+      });
+      try {
+        const origin = await listen(app);
+        const { port } = new URL(origin);
+        const statuses = async (path: string, method: string, host: string) => {
+          const headers = { host, 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' };
+          const body =
+            method === 'POST' ? JSON.stringify({ kind: 'source', name: 'stripe', paused: true }) : '';
+          return (await send(origin, { method, path, headers, body })).status;
+        };
+        for (const [path, method] of [
+          ['/webhooks-desk/api/meta', 'GET'],
+          ['/webhooks-desk/api/events', 'GET'],
+          ['/webhooks-desk/api/actions/pause', 'POST'],
+        ] as const) {
+          // A page whose name was made to lead here is same-origin in the eyes of its browser.
+          for (const host of [
+            `rebound.example:${port}`,
+            `127.0.0.1.example:${port}`,
+            'localhost.example',
+            '',
+            '@',
+          ])
+            expect([host, [400, 403]]).toEqual([
+              host,
+              expect.arrayContaining([await statuses(path, method, host)]),
+            ]);
+          for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, '[::1]:3000', 'desk.localhost'])
+            expect([host, await statuses(path, method, host)]).toEqual([host, 200]);
+        }
+      } finally {
+        await app.close();
+        await database.drop();
+      }
+    },
+  );
 });
 
 describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
@@ -152,6 +195,41 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
       expect((await plain({ origin: 'null' })).status).toBe(403);
       expect((await plain({ origin: `http://${host}` })).status).toBe(200);
       expect((await ask('/api/actions/revive')).status).toBe(404);
+    });
+
+    it('R25 R23 previews a replay, has it run, and says what came of it', async () => {
+      const { headers, body } = awardee('once-more', 'grant.made', {});
+      await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+      const state = async () =>
+        (
+          (await ask('/api/events?q=id:once-more')).json['events'] as {
+            state: string;
+            effectsPending: number;
+          }[]
+        )[0]!;
+      const settled = () =>
+        until(async () => (await state()).state === 'processed' && (await state()).effectsPending === 0);
+      await settled();
+      const events = [{ source: 'awardee', tenant: '', eventId: 'once-more' }];
+      const { plans } = (await act('replay-preview', { events })).json as { plans: unknown[] };
+      expect(plans).toEqual([
+        expect.objectContaining({
+          run: [expect.objectContaining({ handler: 'awardee/DeskHandlers.grant' })],
+          staysDone: [expect.objectContaining({ name: 'mail' })],
+        }),
+      ]);
+      expect((await act('replay', { events, reason: 'lost downstream' })).json).toMatchObject({
+        replayed: 1,
+        refused: [],
+      });
+      await settled();
+      expect((await act('erase', { events })).status).toBe(400);
+      expect((await act('erase', { event: events[0], reason: 'asked' })).json).toMatchObject({
+        outcome: 'erased',
+      });
+      expect((await act('replay-preview', { events })).json['plans']).toEqual([
+        expect.objectContaining({ refused: expect.stringContaining('removed') }),
+      ]);
     });
 
     it('shows content at a click only, and writes down who looked', async () => {
