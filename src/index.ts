@@ -56,6 +56,7 @@ export { Inspector } from './operator/inspector.js';
 export type {
   InspectedEvent,
   InspectedInstance,
+  InspectedRelays,
   InspectedSecret,
   InspectedSource,
 } from './operator/inspector.js';

@@ -6,11 +6,15 @@ import type {
   DeadRow,
   Effect,
   EventDetail,
+  ErasureReport,
   EventPage,
-  Instance,
   Meta,
   Overview,
+  Pause,
   Rejection,
+  Relays,
+  ReplayPlan,
+  ReplayReport,
   SecondLook,
   Source,
 } from './types.ts';
@@ -79,8 +83,9 @@ export const api = {
   deadRows: (fingerprint: string) => get<{ rows: DeadRow[] }>(`dead/${fingerprint}`),
   rejections: (filter: { source?: string; before?: string }) =>
     get<{ rejections: Rejection[] }>('rejections', filter),
-  sources: () => get<{ sources: Source[]; paused: { kind: string; name: string }[] }>('sources'),
-  relays: () => get<{ instances: Instance[] }>('relays'),
+  sources: () => get<{ sources: Source[] }>('sources'),
+  paused: () => get<{ paused: Pause[] }>('paused'),
+  relays: () => get<Relays>('relays'),
   audit: (before?: string) => get<{ audit: Audit[] }>('audit', { before }),
   alerts: () => get<{ alerts: Alert[] }>('alerts'),
 
@@ -91,14 +96,13 @@ export const api = {
     act<SecondLook>('verify-again', { source, ...(after ? { after } : {}), reason }),
   reveal: (what: { event: string } | { effect: string }) => act<Content>('reveal', what),
   download: async (what: { event: string } | { effect: string }) => (await post('download', what)).blob(),
-  previewReplay: (events: EventKey[]) => act<unknown>('replay-preview', { selection: { events } }),
+  previewReplay: (events: EventKey[], refire: string[]) =>
+    act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire }),
   replay: (events: EventKey[], refire: string[], reason: string) =>
-    act<unknown>('replay', { selection: { events }, refire, reason }),
-  forward: (events: EventKey[], url: string, reason: string) =>
-    act<unknown>('forward', { selection: { events }, url, reason }),
+    act<ReplayReport>('replay', { events, refire, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
-    act<unknown>('decide', { id, decision, reason }),
-  erase: (event: EventKey, reason: string) => act<unknown>('erase', { event, reason }),
-  pause: (kind: 'source' | 'handler' | 'effect', name: string, paused: boolean, reason: string) =>
-    act<object>('pause', { kind, name, paused, reason }),
+    act<{ decided: boolean }>('decide', { id, decision, reason }),
+  erase: (event: EventKey, reason: string) => act<ErasureReport>('erase', { event, reason }),
+  pause: (kind: Pause['kind'], name: string, paused: boolean, reason: string) =>
+    act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
 };

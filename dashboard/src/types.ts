@@ -21,6 +21,7 @@ export interface Step {
   handled: number;
   duplicates: number;
   rejected: number;
+  rejectedBy: Record<string, number>;
   retried: number;
   dead: number;
   unavailable: number;
@@ -29,6 +30,7 @@ export interface Step {
   backlogMs: number | null;
   pending: number | null;
   running: number | null;
+  deadRows: number | null;
 }
 export interface Overview {
   range: 'hour' | 'day';
@@ -117,6 +119,7 @@ export interface EventDetail {
   duplicates: number;
   lastDuplicateAt: string | null;
   verifiedBy: string;
+  scheme: string | null;
   headers: Record<string, string>;
   bytes: number | null;
   sha256: string | null;
@@ -204,6 +207,37 @@ export interface Instance {
   silentMs: number;
   alive: boolean;
 }
+export interface Relays {
+  instances: Instance[];
+  leases: { name: string; owner: string; until: string }[];
+  overdue: { name: string; ageMs: number }[];
+}
+export interface ReplayPlan {
+  event: { source: string; tenant: string; eventId: string };
+  id?: string;
+  refused?: string;
+  run: { handler: string; rowId?: string }[];
+  staysDone: { id: string; name: string; key: string }[];
+  refired: { id: string; name: string; key: string }[];
+}
+export interface ReplayReport {
+  replayed: number;
+  skipped: number;
+  refused: ReplayPlan[];
+}
+export interface ErasureReport {
+  outcome: 'erased' | 'already' | 'unknown';
+  cancelled: { name: string }[];
+  possiblySent: { name: string }[];
+  sent: { name: string }[];
+}
+export interface Pause {
+  kind: 'source' | 'handler' | 'effect';
+  name: string;
+  pausedAt: string;
+  pausedBy: string;
+  reason: string;
+}
 export interface Audit {
   id: string;
   at: string;
@@ -212,6 +246,7 @@ export interface Audit {
   target: string;
   reason: string;
   detail: Record<string, unknown>;
+  outcome: Record<string, unknown> | null;
 }
 export interface Alert {
   id: string;

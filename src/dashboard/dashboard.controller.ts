@@ -14,12 +14,10 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import { sqlStateOf } from '../core/classify.js';
-import { InputRefused, WebhookInboxError } from '../core/errors.js';
-import { errorText, logLine } from '../core/log.js';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
 import { DASHBOARD_ACTIONS, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
+import { Refused, faultOf } from './faults.js';
 import type { ActionName } from './input.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
@@ -38,16 +36,6 @@ interface DashboardRequest extends HeadersOf {
 
 /** The context of this very request, for the application's permission callback. */
 const Context = createParamDecorator((_: unknown, context: ExecutionContext) => context);
-
-/** An answer other than 200. */
-class Refused extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-  ) {
-    super(message);
-  }
-}
 
 /** Page and API behind the application's guards. Every handler writes its answer itself: see `Reply`. */
 export function dashboardController(
@@ -221,23 +209,9 @@ export function dashboardController(
       try {
         await work();
       } catch (error) {
-        const [status, message] = this.faultOf(error);
+        const [status, message] = faultOf(error, this.logger);
         this.reply.json(response, { error: message }, status);
       }
-    }
-
-    private faultOf(error: unknown): [number, string] {
-      if (error instanceof Refused) return [error.status, error.message];
-      if (error instanceof InputRefused) return [400, error.message];
-      if (error instanceof WebhookInboxError) return [422, error.message];
-      this.logger.error(logLine(`the dashboard failed: ${errorText(error)}`, {}));
-      if (sqlStateOf(error) === '57014')
-        return [
-          503,
-          'the question took longer than 2 s and was stopped: ask for less, with source: or after:',
-        ];
-      if (sqlStateOf(error) === '42P01') return [503, 'tables are missing: run the migrations'];
-      return [500, 'that failed; the application’s log says why'];
     }
   }
   return WebhooksDashboardController;

@@ -65,9 +65,11 @@ export class DashboardLists {
       case 'rejections':
         return { rejections: await this.inspector.rejections(read(QUERY.rejections, query, 'query')) };
       case 'sources':
-        return { sources: await this.inspector.sources(), paused: await this.operator.paused() };
+        return { sources: await this.inspector.sources() };
+      case 'paused':
+        return { paused: await this.operator.paused() };
       case 'relays':
-        return { instances: await this.inspector.instances() };
+        return this.inspector.relays();
       case 'audit':
         return { audit: await this.inspector.audit(read(QUERY.audit, query, 'query').before) };
       case 'alerts':

@@ -11,7 +11,7 @@ import { AuditStore, type AuditRow } from '../storage/audit.store.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { DeadStore, type DeadGroup, type DeadRow } from '../storage/dead.store.js';
 import { RejectionStore, type ListedRejection } from '../storage/rejection.store.js';
-import { RelayStore, type SeenInstance } from '../storage/relay.store.js';
+import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
 import {
   SearchStore,
   type Conflict,
@@ -29,6 +29,8 @@ export interface InspectedEvent extends EventDetail {
   /** Handler rows and effects, oldest first; an effect names its parent. */
   readonly rows: readonly EventRow[];
   readonly conflicts: readonly Conflict[];
+  /** What the source's signatures cover and how; null when the source is no longer configured. */
+  readonly scheme: string | null;
   /** Names of handlers that would be owed the event today. */
   readonly matches: readonly string[];
 }
@@ -59,6 +61,13 @@ export interface InspectedSecret {
 
 export interface InspectedInstance extends SeenInstance {
   readonly alive: boolean;
+}
+export interface InspectedRelays {
+  readonly instances: readonly InspectedInstance[];
+  /** Jobs that one instance at a time does. */
+  readonly leases: readonly HeldLease[];
+  /** How long the most overdue row of each name has been due: nothing when no relay lags behind. */
+  readonly overdue: Backlog['overdue'];
 }
 
 const PAGE = 50;
@@ -101,6 +110,7 @@ export class Inspector {
         ...detail,
         rows: await this.search.rows(manager, detail),
         conflicts: await this.search.conflicts(manager, detail),
+        scheme: this.options.sources.get(detail.source)?.provider.scheme ?? null,
         matches,
       };
     });
@@ -186,9 +196,16 @@ export class Inspector {
     });
   }
 
-  async instances(): Promise<InspectedInstance[]> {
-    const rows = await this.reads.run((manager) => this.relayRows.list(manager));
-    return rows.map((row) => ({ ...row, alive: row.silentMs < SILENT_MS }));
+  async relays(): Promise<InspectedRelays> {
+    return this.reads.run(async (manager) => {
+      const rows = await this.relayRows.list(manager);
+      const { overdue } = await this.relayRows.backlog(manager, this.stats.names());
+      return {
+        instances: rows.map((row) => ({ ...row, alive: row.silentMs < SILENT_MS })),
+        leases: await this.relayRows.leases(manager),
+        overdue,
+      };
+    });
   }
 
   async audit(before?: string): Promise<AuditRow[]> {

@@ -24,6 +24,8 @@ export interface Step {
   readonly handled: number;
   readonly duplicates: number;
   readonly rejected: number;
+  /** The same by reason; reasons without one are left out. */
+  readonly rejectedBy: Readonly<Record<string, number>>;
   readonly retried: number;
   readonly dead: number;
   readonly unavailable: number;
@@ -34,6 +36,7 @@ export interface Step {
   readonly backlogMs: number | null;
   readonly pending: number | null;
   readonly running: number | null;
+  readonly deadRows: number | null;
 }
 export interface Overview {
   readonly range: Range;
@@ -51,6 +54,8 @@ export interface SourceRates {
   readonly handledDay: number;
   readonly deadDay: number;
 }
+
+const REJECTED = 'rejected:';
 
 /** An instance that was silent for longer is taken for gone. */
 export const SILENT_MS = 45_000;
@@ -108,7 +113,7 @@ export class Stats {
           ),
           day: sum(day, 'deliveries'),
           duplicatesDay: sum(day, 'duplicates'),
-          rejectedDay: sum(day, 'rejected:'),
+          rejectedDay: sum(day, REJECTED),
           handledDay: sum(day, 'handled'),
           deadDay: sum(day, 'dead'),
         };
@@ -144,13 +149,14 @@ function stepsOf(points: readonly StatPoint[], sinceMs: number, stepMs: number, 
 
 function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
   const count = (metric: string) => metrics.get(metric) ?? 0;
-  const rejected = [...metrics].filter(([metric]) => metric.startsWith('rejected:'));
+  const rejected = [...metrics].filter(([metric]) => metric.startsWith(REJECTED));
   return {
     at,
     deliveries: count('deliveries'),
     handled: count('handled'),
     duplicates: count('duplicates'),
     rejected: rejected.reduce((sum, [, value]) => sum + value, 0),
+    rejectedBy: Object.fromEntries(rejected.map(([metric, value]) => [metric.slice(REJECTED.length), value])),
     retried: count('retried'),
     dead: count('dead'),
     unavailable: count('unavailable') + count('failed'),
@@ -159,6 +165,7 @@ function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
     backlogMs: metrics.get('max:backlog-ms') ?? null,
     pending: metrics.get('max:pending') ?? null,
     running: metrics.get('max:running') ?? null,
+    deadRows: metrics.get('max:dead') ?? null,
   };
 }
 
@@ -183,8 +190,8 @@ function percentile(metrics: ReadonlyMap<string, number>, part: number): number 
 function byReason(points: readonly StatPoint[]): { reason: string; count: number }[] {
   const counts = new Map<string, number>();
   for (const { metric, value } of points) {
-    if (!metric.startsWith('rejected:')) continue;
-    const reason = metric.slice('rejected:'.length);
+    if (!metric.startsWith(REJECTED)) continue;
+    const reason = metric.slice(REJECTED.length);
     counts.set(reason, (counts.get(reason) ?? 0) + value);
   }
   return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);

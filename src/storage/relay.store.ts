@@ -22,6 +22,13 @@ export interface SeenInstance extends Instance {
   readonly silentMs: number;
 }
 
+/** A job that one instance at a time may do, and who does it. */
+export interface HeldLease {
+  readonly name: string;
+  readonly owner: string;
+  readonly until: Date;
+}
+
 /** How much is owed right now. Counts stop at 10,000. */
 export interface Backlog {
   readonly pending: number;
@@ -50,6 +57,12 @@ export class RelayStore {
       `SELECT id, host, pid, node, relays, listens, running, started_at AS "startedAt", seen_at AS "seenAt",
               (extract(epoch FROM now() - seen_at) * 1000)::float8 AS "silentMs"
          FROM webhook_relay ORDER BY seen_at DESC LIMIT 200`,
+    );
+  }
+
+  async leases(manager: EntityManager): Promise<HeldLease[]> {
+    return manager.query(
+      `SELECT name, owner, until FROM webhook_lease WHERE until > now() ORDER BY name LIMIT 100`,
     );
   }
 

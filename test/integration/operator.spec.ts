@@ -178,9 +178,10 @@ describe('the operator', () => {
       expect.objectContaining({ configured: true, deliveries: 9, fingerprint: expect.any(String) }),
     ]);
     expect(source.rates).toMatchObject({ hour: 9, duplicatesDay: 3 });
-    expect(await inspector.instances()).toEqual([
-      expect.objectContaining({ alive: true, relays: true, pid: process.pid }),
-    ]);
+    const { instances, leases, overdue } = await inspector.relays();
+    expect(instances).toEqual([expect.objectContaining({ alive: true, relays: true, pid: process.pid })]);
+    expect(leases).toContainEqual(expect.objectContaining({ name: 'desk', owner: instances[0]!.id }));
+    expect(overdue).toEqual([]);
   });
 
   it.each([

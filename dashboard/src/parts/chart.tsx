@@ -44,7 +44,7 @@ export function Chart(props: {
       dark.removeEventListener('change', draw);
       plot.current?.destroy();
     };
-  }, [props.lines.length]);
+  }, [props.lines.map((line) => line.label).join()]);
   useEffect(() => plot.current?.setData(data), [data]);
 
   return (
@@ -64,7 +64,7 @@ export function Chart(props: {
   );
 }
 
-const HEIGHT = 150;
+const HEIGHT = 140;
 
 function optionsOf(
   element: HTMLElement,
@@ -89,6 +89,7 @@ function optionsOf(
       {
         ...axis,
         grid: { show: false },
+        size: 26,
         space: 60,
         values: (_, ticks) => ticks.map((at) => clock(at * 1_000)),
       },

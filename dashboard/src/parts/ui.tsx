@@ -143,13 +143,18 @@ export function Facts({ of }: { of: (readonly [string, ComponentChildren] | fals
 /** A modal: the browser's own, which keeps the focus inside and gives it back. */
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);
+  // The browser tells of a close later, when another dialog may have taken this one's place: that one stays.
+  const gone = useRef(false);
   useEffect(() => {
     const dialog = ref.current!;
     dialog.showModal();
-    return () => dialog.close();
+    return () => {
+      gone.current = true;
+      dialog.close();
+    };
   }, []);
   return (
-    <dialog ref={ref} onClose={props.onClose} aria-label={props.title}>
+    <dialog ref={ref} onClose={() => !gone.current && props.onClose()} aria-label={props.title}>
       <header class="dialog-head">
         <h2>{props.title}</h2>
         <button type="button" class="quiet" onClick={props.onClose} aria-label="Close">

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
+import { PauseButton } from '../parts/pause-button.tsx';
 import { Empty, Foreign, Loaded, PageHead, State, When } from '../parts/ui.tsx';
 import { href, type Route } from '../router.ts';
 import type { Effect } from '../types.ts';
@@ -24,6 +25,7 @@ export function Effects({ route }: { route: Route }) {
       <div class="choices">
         <Select label="Effect" value={name} of={effects} onChange={(value) => go({ name: value })} />
         <Select label="State" value={state} of={STATES} onChange={(value) => go({ state: value })} />
+        {name !== '' && <PauseButton kind="effect" name={name} />}
       </div>
       <Loaded query={query}>
         {(data) =>
@@ -91,12 +93,16 @@ function Decide({ effect, onClose }: { effect: Effect; onClose: () => void }) {
       total={1}
       onClose={onClose}
       steps={async function* (reason) {
-        await api.decide(effect.id, decision, reason);
+        const { decided } = await api.decide(effect.id, decision, reason);
         yield { done: 1 };
-        return 'Decided.';
+        return decided ? 'Decided.' : 'It is not parked any more.';
       }}
     >
-      <p>It was begun, and nobody knows whether it happened. Look at the other side, then say:</p>
+      <p>
+        {effect.reason === 'key-expired'
+          ? 'The other side may have forgotten the key: another attempt could do it twice. Look there, then say:'
+          : 'It was begun, and nobody knows whether it happened. Look at the other side, then say:'}
+      </p>
       {(
         [
           ['done', 'It happened'],

@@ -8,7 +8,7 @@ import { Copy, Empty, Facts, Fault, Foreign, Loaded, PageHead, Panel, State, Whe
 import { bytes, count, duration, plural, time } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import { shellQuoted } from '../text.ts';
-import type { Content, EventDetail, EventRow } from '../types.ts';
+import type { Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
 import { useQuery } from '../use-query.ts';
 
 export function Event({ route }: { route: Route }) {
@@ -17,14 +17,13 @@ export function Event({ route }: { route: Route }) {
   return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
 }
 
-type Doing = 'revive' | 'replay' | 'forward' | 'erase' | undefined;
+type Doing = 'revive' | 'replay' | 'erase' | undefined;
 
 function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
   const [doing, setDoing] = useState<Doing>();
   const can = {
     revive: useCan('revive'),
     replay: useCan('replay'),
-    forward: useCan('forward'),
     erase: useCan('erase'),
   };
   const dead = event.rows.filter((row) => row.state === 'dead');
@@ -46,11 +45,6 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
         {can.replay && !event.erasedAt && (
           <button type="button" onClick={() => setDoing('replay')}>
             Replay…
-          </button>
-        )}
-        {can.forward && !event.erasedAt && (
-          <button type="button" onClick={() => setDoing('forward')}>
-            Forward…
           </button>
         )}
         {can.erase && !event.erasedAt && (
@@ -76,7 +70,13 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
                 ['Our id', <Id text={event.id} />],
                 ['Received', <When at={event.receivedAt} />],
                 ['Happened', <When at={event.occurredAt} />],
-                ['Verified by', <code title="Fingerprint of the secret">secret {event.verifiedBy}</code>],
+                [
+                  'Verified by',
+                  <>
+                    <code title="Fingerprint of the secret">secret {event.verifiedBy}</code>
+                    {event.scheme && <span class="block hint">{event.scheme}</span>}
+                  </>,
+                ],
                 ['Came again', again(event)],
                 event.origin !== 'delivery' && ['Origin', event.origin],
               ]}
@@ -112,7 +112,6 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
 
 function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; close: () => void }) {
   const { event, doing, dead, close } = props;
-  const [url, setUrl] = useState('');
   const key: EventKey = { source: event.source, tenant: event.tenant, eventId: event.eventId };
   if (doing === 'replay') return <ReplayDialog events={[key]} onClose={close} />;
   if (doing === 'revive') {
@@ -136,27 +135,6 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
       </ActDialog>
     );
   }
-  if (doing === 'forward') {
-    return (
-      <ActDialog
-        title="Forward"
-        verb="Send"
-        total={1}
-        onClose={close}
-        steps={async function* (reason) {
-          const told = await api.forward([key], url, reason);
-          yield { done: 1 };
-          return JSON.stringify(told);
-        }}
-      >
-        <p>The stored bytes are sent to another address as they came.</p>
-        <label>
-          URL
-          <input type="url" required value={url} onInput={(input) => setUrl(input.currentTarget.value)} />
-        </label>
-      </ActDialog>
-    );
-  }
   if (doing === 'erase') {
     return (
       <ActDialog
@@ -167,9 +145,9 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
         total={1}
         onClose={close}
         steps={async function* (reason) {
-          await api.erase(key, reason);
+          const report = await api.erase(key, reason);
           yield { done: 1 };
-          return 'Erased.';
+          return erased(report);
         }}
       >
         <p>
@@ -180,6 +158,21 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
     );
   }
   return null;
+}
+
+/** What a person still has to see to after an erasure. */
+function erased({ outcome, cancelled, possiblySent, sent }: ErasureReport): string {
+  if (outcome !== 'erased')
+    return outcome === 'already' ? 'It was erased before.' : 'There is no such event.';
+  const names = (of: { name: string }[]) => [...new Set(of.map((one) => one.name))].join(', ');
+  return [
+    'Erased.',
+    cancelled.length > 0 && `Cancelled: ${names(cancelled)}.`,
+    sent.length > 0 && `Sent before, so that others hold it: ${names(sent)}.`,
+    possiblySent.length > 0 && `Possibly sent: ${names(possiblySent)}.`,
+  ]
+    .filter(Boolean)
+    .join(' ');
 }
 
 function Id({ text }: { text: string }) {
@@ -278,6 +271,7 @@ function RowEntry({ row, all }: { row: EventRow; all: EventRow[] }) {
           <Foreign text={row.result} lines={3} />
         </p>
       )}
+      {row.kind === 'effect' && row.payloadBytes !== null && <Payload row={row} />}
       {effects.length > 0 && (
         <ol class="timeline">
           {effects.map((effect) => (
@@ -286,6 +280,26 @@ function RowEntry({ row, all }: { row: EventRow; all: EventRow[] }) {
         </ol>
       )}
     </li>
+  );
+}
+
+/** The frozen bytes that each attempt of an effect sends. */
+function Payload({ row }: { row: EventRow }) {
+  const canReveal = useCan('reveal');
+  const [content, setContent] = useState<Content | undefined>();
+  const [error, setError] = useState<unknown>();
+  const reveal = () => void api.reveal({ effect: row.id }).then(setContent, setError);
+  if (error !== undefined) return <Fault error={error as never} />;
+  if (content !== undefined) return <ContentView content={content} label={`Payload of ${row.name}`} />;
+  return (
+    <p class="hint">
+      Payload, {bytes(row.payloadBytes ?? 0)}{' '}
+      {canReveal && (
+        <button type="button" class="quiet" onClick={reveal}>
+          Show the payload
+        </button>
+      )}
+    </p>
   );
 }
 

@@ -1,68 +1,31 @@
-import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
-import { useCan } from '../app-context.ts';
-import { ActDialog } from '../parts/act-dialog.tsx';
+import { PauseButton } from '../parts/pause-button.tsx';
 import { Empty, Facts, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { ago, bytes, count, duration } from '../format.ts';
 import { href } from '../router.ts';
-import type { Source } from '../types.ts';
+import type { Instance, Source } from '../types.ts';
 import { useQuery } from '../use-query.ts';
 
 export function Sources() {
   const query = useQuery('sources', api.sources, 10_000);
-  const canPause = useCan('pause');
-  const [pausing, setPausing] = useState<{ name: string; paused: boolean } | undefined>();
   return (
     <>
       <PageHead title="Sources" hint="Configured endpoints" />
       <Loaded query={query}>
-        {({ sources, paused }) => (
+        {({ sources }) => (
           <div class="grid">
-            {sources.map((source) => {
-              const isPaused = paused.some((one) => one.kind === 'source' && one.name === source.name);
-              return (
-                <Panel
-                  key={source.name}
-                  title={source.name}
-                  aside={
-                    <span class="page-actions">
-                      {isPaused && <State of="paused" />}
-                      {canPause && (
-                        <button
-                          type="button"
-                          class="quiet"
-                          onClick={() => setPausing({ name: source.name, paused: !isPaused })}
-                        >
-                          {isPaused ? 'Resume…' : 'Pause…'}
-                        </button>
-                      )}
-                    </span>
-                  }
-                >
-                  <SourceFacts source={source} />
-                </Panel>
-              );
-            })}
+            {sources.map((source) => (
+              <Panel
+                key={source.name}
+                title={source.name}
+                aside={<PauseButton kind="source" name={source.name} />}
+              >
+                <SourceFacts source={source} />
+              </Panel>
+            ))}
           </div>
         )}
       </Loaded>
-      {pausing && (
-        <ActDialog
-          title={`${pausing.paused ? 'Pause' : 'Resume'} ${pausing.name}`}
-          verb={pausing.paused ? 'Pause' : 'Resume'}
-          total={1}
-          onClose={() => (setPausing(undefined), query.reload())}
-          steps={async function* (reason) {
-            await api.pause('source', pausing.name, pausing.paused, reason);
-            yield { done: 1 };
-            return pausing.paused ? 'Paused.' : 'Resumed.';
-          }}
-        >
-          <p>
-            {pausing.paused ? 'Events are still taken in; their handlers wait.' : 'What waited is run now.'}
-          </p>
-        </ActDialog>
-      )}
     </>
   );
 }
@@ -102,14 +65,25 @@ function SourceFacts({ source }: { source: Source }) {
           ['Kept for', duration(source.retentionMs)],
           ['Window', source.toleranceMs === null ? 'no time is signed' : `± ${duration(source.toleranceMs)}`],
           ['Largest body', bytes(source.maxBytes)],
-          [
-            'Handlers',
-            source.handlers.length === 0
-              ? 'none'
-              : source.handlers.map((one) => `${one.name} (${one.types.join(', ')})`).join('; '),
-          ],
         ]}
       />
+      <h3>Handlers</h3>
+      {source.handlers.length === 0 ? (
+        <p class="hint">
+          None: events are kept, and a handler that is added later can be given them by a replay.
+        </p>
+      ) : (
+        <ul class="rows">
+          {source.handlers.map((one) => (
+            <li key={one.name} class="row">
+              <span class="row-main">
+                {one.name} <span class="hint">{one.types.join(', ')}</span>
+              </span>
+              <PauseButton kind="handler" name={one.name} />
+            </li>
+          ))}
+        </ul>
+      )}
       <h3>Secrets</h3>
       {source.secrets.length === 0 ? (
         <p class="hint">None has verified anything yet.</p>
@@ -140,58 +114,99 @@ export function Relays() {
     <>
       <PageHead title="Relays" hint="Running processes, by their sign of life" />
       <Loaded query={query}>
-        {({ instances }) =>
+        {({ instances, leases, overdue }) =>
           instances.length === 0 ? (
             <Empty title="No process has been seen" />
           ) : (
-            <div class="table-wrap">
-              <table class="cards">
-                <thead>
-                  <tr>
-                    <th scope="col">State</th>
-                    <th scope="col">Host</th>
-                    <th scope="col">Does</th>
-                    <th scope="col" class="num">
-                      In flight
-                    </th>
-                    <th scope="col">Node</th>
-                    <th scope="col">Up since</th>
-                    <th scope="col" class="end">
-                      Seen
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {instances.map((one) => (
-                    <tr key={one.id}>
-                      <td>
-                        <State of={one.alive ? 'alive' : 'gone'} />
-                      </td>
-                      <td>
-                        {one.host} <span class="faint">pid {one.pid}</span>
-                      </td>
-                      <td>
-                        {one.relays ? 'receives and relays' : 'receives'},{' '}
-                        {one.listens ? 'listening' : 'polling'}
-                      </td>
-                      <td class="num">{one.running}</td>
-                      <td>{one.node}</td>
-                      <td>
-                        <When at={one.startedAt} />
-                      </td>
-                      <td class="end">
-                        <When at={one.seenAt} />
-                      </td>
+            <>
+              <div class="table-wrap">
+                <table class="cards">
+                  <thead>
+                    <tr>
+                      <th scope="col">State</th>
+                      <th scope="col">Host</th>
+                      <th scope="col">Does</th>
+                      <th scope="col" class="num">
+                        In flight
+                      </th>
+                      <th scope="col">Node</th>
+                      <th scope="col">Up since</th>
+                      <th scope="col" class="end">
+                        Seen
+                      </th>
                     </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+                  </thead>
+                  <tbody>
+                    {instances.map((one) => (
+                      <tr key={one.id}>
+                        <td>
+                          <State of={one.alive ? 'alive' : 'gone'} />
+                        </td>
+                        <td>
+                          {one.host} <span class="faint">pid {one.pid}</span>
+                        </td>
+                        <td>
+                          {one.relays ? 'receives and relays' : 'receives'},{' '}
+                          {one.listens ? 'listening' : 'polling'}
+                        </td>
+                        <td class="num">{one.running}</td>
+                        <td>{one.node}</td>
+                        <td>
+                          <When at={one.startedAt} />
+                        </td>
+                        <td class="end">
+                          <When at={one.seenAt} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              <div class="grid">
+                <Panel title="Lag">
+                  {overdue.length === 0 ? (
+                    <Empty title="Nothing is overdue" />
+                  ) : (
+                    <ul class="rows">
+                      {overdue.map((one) => (
+                        <li key={one.name} class="row">
+                          <span>{one.name}</span>
+                          <span class="hint">due for {duration(one.ageMs)}</span>
+                        </li>
+                      ))}
+                    </ul>
+                  )}
+                </Panel>
+                <Panel title="Leases">
+                  {leases.length === 0 ? (
+                    <Empty title="None is held">Jobs that one process at a time does.</Empty>
+                  ) : (
+                    <ul class="rows">
+                      {leases.map((lease) => (
+                        <li key={lease.name} class="row">
+                          <span>
+                            {lease.name} <span class="faint">by {holder(lease.owner, instances)}</span>
+                          </span>
+                          <span class="hint">
+                            ends <When at={lease.until} />
+                          </span>
+                        </li>
+                      ))}
+                    </ul>
+                  )}
+                </Panel>
+              </div>
+            </>
           )
         }
       </Loaded>
     </>
   );
+}
+
+function holder(owner: string, instances: Instance[]): string {
+  const one = instances.find(({ id }) => id === owner);
+  return one ? `${one.host}, pid ${one.pid}` : owner.slice(0, 8);
 }
 
 export function Audit() {
@@ -212,6 +227,7 @@ export function Audit() {
                     <th scope="col">What</th>
                     <th scope="col">To what</th>
                     <th scope="col">Why</th>
+                    <th scope="col">Outcome</th>
                     <th scope="col" class="end">
                       When
                     </th>
@@ -230,6 +246,9 @@ export function Audit() {
                       <td class="wide">
                         <Foreign text={row.reason} lines={2} />
                       </td>
+                      <td class="wide">
+                        <Foreign text={outcomeText(row.outcome)} lines={2} />
+                      </td>
                       <td class="end">
                         <When at={row.at} />
                       </td>
@@ -243,4 +262,12 @@ export function Audit() {
       </Loaded>
     </>
   );
+}
+
+function outcomeText(outcome: Record<string, unknown> | null): string {
+  if (outcome === null) return 'not known';
+  return Object.entries(outcome)
+    .filter(([name, value]) => name !== 'id' && value !== undefined)
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(', ');
 }

@@ -1,5 +1,5 @@
 import { api } from '../api.ts';
-import { Chart } from '../parts/chart.tsx';
+import { Chart, type Line } from '../parts/chart.tsx';
 import { Empty, Foreign, Loaded, PageHead, Panel, When } from '../parts/ui.tsx';
 import { capped, count, duration, millis } from '../format.ts';
 import { href, type Route } from '../router.ts';
@@ -55,7 +55,7 @@ function Figures({ data }: { data: Data }) {
         <Tile
           name="Rejected"
           value={count(sum('rejected'))}
-          note={data.rejectedBy[0]?.reason}
+          note={data.rejectedBy[0] && reasonText(data.rejectedBy[0].reason)}
           tone={sum('rejected') > 0 ? 'warn' : undefined}
           to={href('rejections')}
         />
@@ -101,14 +101,23 @@ function Figures({ data }: { data: Data }) {
           ]}
         />
         <Chart
-          title="Trouble"
+          title="Rejected, by reason"
           at={steps.map((step) => step.at)}
           format={compact}
-          summary={`${sum('rejected')} rejected`}
+          summary={
+            data.rejectedBy.map((one) => `${one.count} ${reasonText(one.reason)}`).join(', ') || 'none'
+          }
+          lines={reasonLines(data)}
+        />
+        <Chart
+          title="Failures"
+          at={steps.map((step) => step.at)}
+          format={compact}
+          summary={`${capped(now.dead)} rows are dead now`}
           lines={[
-            { label: 'rejected', colour: '--warn', values: column(steps, 'rejected') },
             { label: 'retried', colour: '--line-2', values: column(steps, 'retried') },
-            { label: 'dead', colour: '--bad', values: column(steps, 'dead'), fill: true },
+            { label: 'died', colour: '--warn', values: column(steps, 'dead') },
+            { label: 'dead', colour: '--bad', values: column(steps, 'deadRows'), fill: true },
           ]}
         />
         <Chart
@@ -132,6 +141,16 @@ function Figures({ data }: { data: Data }) {
           }
           lines={[
             { label: 'most overdue', colour: '--accent', values: column(steps, 'backlogMs'), fill: true },
+          ]}
+        />
+        <Chart
+          title="In flight"
+          at={steps.map((step) => step.at)}
+          format={compact}
+          summary={`${now.running} rows run, ${capped(now.pending)} wait`}
+          lines={[
+            { label: 'waiting', colour: '--line-2', values: column(steps, 'pending') },
+            { label: 'running', colour: '--accent', values: column(steps, 'running'), fill: true },
           ]}
         />
       </div>
@@ -200,6 +219,12 @@ function sentence({ kind, facts }: Alert): string {
       return `${fact('rows')} rows wait for a handler that no process has`;
     case 'not-redelivered':
       return 'The provider did not redeliver';
+    case 'parked':
+      return 'An effect waits for a decision';
+    case 'missing-record':
+      return 'A handled event has no business record';
+    case 'future-time':
+      return 'An event’s time is more than a day ahead';
     case 'missing-rows':
       return 'An event has fewer rows than it is owed';
     case 'manager-misused':
@@ -209,7 +234,31 @@ function sentence({ kind, facts }: Alert): string {
   }
 }
 
-function column(steps: Step[], name: keyof Step): (number | null)[] {
+const REASON_COLOURS = ['--warn', '--bad', '--accent', '--line-2'] as const;
+
+/** The three commonest reasons, and the others as one. */
+function reasonLines({ rejectedBy, steps }: Data): Line[] {
+  const named = rejectedBy.slice(0, 3).map((one) => one.reason);
+  const lines = named.map((reason, index): Line => ({
+    label: reasonText(reason),
+    colour: REASON_COLOURS[index]!,
+    values: steps.map((step) => step.rejectedBy[reason] ?? 0),
+  }));
+  if (rejectedBy.length <= 3 && lines.length > 0) return lines;
+  const rest = steps.map((step) =>
+    named.reduce((left, reason) => left - (step.rejectedBy[reason] ?? 0), step.rejected),
+  );
+  return [
+    ...lines,
+    { label: lines.length > 0 ? 'others' : 'rejected', colour: REASON_COLOURS[3], values: rest },
+  ];
+}
+
+function reasonText(reason: string): string {
+  return reason.replaceAll('-', ' ');
+}
+
+function column(steps: Step[], name: Exclude<keyof Step, 'rejectedBy'>): (number | null)[] {
   return steps.map((step) => step[name]);
 }
 
