@@ -79,8 +79,12 @@ export class RelayStore {
   }
 }
 
+// Two indexes hold what is pending: rows that a relay may lease, and rows that wait for their turn.
+const PENDING = `SELECT FROM webhook_outbox WHERE state = 'pending' AND NOT waits
+  UNION ALL SELECT FROM webhook_outbox WHERE state = 'pending' AND waits`;
+
 const COUNTS = `
-  SELECT (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 10000) p) AS pending,
+  SELECT (SELECT count(*)::int FROM (${PENDING} LIMIT 10000) p) AS pending,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT 10000) d) AS dead,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'parked' LIMIT 10000) k) AS parked`;
 
@@ -88,5 +92,5 @@ const OVERDUE = `
   SELECT n.name, (extract(epoch FROM now() - first.due_at) * 1000)::float8 AS "ageMs"
     FROM unnest($1::text[]) AS n(name)
    CROSS JOIN LATERAL (SELECT due_at FROM webhook_outbox
-                        WHERE state = 'pending' AND name = n.name AND due_at <= now() ORDER BY due_at LIMIT 1) first
+                        WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now() ORDER BY due_at LIMIT 1) first
    ORDER BY 2 DESC`;

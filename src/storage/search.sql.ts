@@ -25,8 +25,11 @@ export function walk(filter: WalkFilter, from: Place | undefined, limit: number,
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
   const hits = matches(filter, p);
+  // OFFSET 0: states are derived one by one, in the order of the walk, and no further than the page needs.
   const state =
-    filter.state === undefined ? '' : `JOIN webhook_event e ON e.id = w.id AND ${stateIs(filter.state, p)}`;
+    filter.state === undefined
+      ? ''
+      : `CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${stateIs(filter.state, p)} OFFSET 0) s`;
   return {
     text: `SELECT w.id, w.at FROM (
              SELECT c.id, c.received_at, c.received_at::text AS at, c.tenant, c.event_type, c.source FROM webhook_claim c
@@ -36,8 +39,28 @@ export function walk(filter: WalkFilter, from: Place | undefined, limit: number,
   };
 }
 
-/** The last claim that a walk of `scan` rows looks at; none when there are fewer. */
+/**
+ * Where a walk of `scan` rows has ended, or a little before that; none when there are fewer. From the index alone, since the rows
+ * in between were read once already.
+ */
 export function walkEnd(filter: WalkFilter, from: Place | undefined, scan: number): Walk {
+  const p = new Parameters();
+  const { where, only } = range(filter, from, p, 'index');
+  const offset = `OFFSET ${p.add(scan - 1)} LIMIT 1`;
+  return {
+    text:
+      only === undefined
+        ? `SELECT id, received_at::text AS at FROM webhook_claim
+            WHERE id = (SELECT c.id FROM webhook_claim c WHERE ${where} ORDER BY c.id DESC ${offset})`
+        : // Claims of that very moment are looked at again.
+          `SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff' AS id, c.received_at::text AS at FROM webhook_claim c
+            WHERE ${where} ORDER BY c.received_at DESC ${offset}`,
+    parameters: p.values,
+  };
+}
+
+/** As `walkEnd`, to the row: for a moment in which more claims came than one walk looks at. */
+export function exactWalkEnd(filter: WalkFilter, from: Place | undefined, scan: number): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
   return {
@@ -61,8 +84,8 @@ export function owedEvents(
   return {
     text: `WITH rows AS MATERIALIZED (
              SELECT DISTINCT source, tenant, event_id FROM (
-               SELECT source, tenant, event_id FROM webhook_outbox
-                WHERE state = '${rowState}' AND event_id IS NOT NULL ${rowState === 'parked' ? '' : `AND kind = 'handler'`}
+               SELECT source, tenant, event_id FROM ${rowsIn(rowState)}
+                WHERE event_id IS NOT NULL ${rowState === 'parked' ? '' : `AND kind = 'handler'`}
                 ${newest} LIMIT ${p.add(scan)}) found
            ), w AS MATERIALIZED (
              SELECT c.id, c.received_at, c.received_at::text AS at, c.tenant, c.event_type, c.source
@@ -75,24 +98,31 @@ export function owedEvents(
   };
 }
 
-function range(filter: WalkFilter, from: Place | undefined, p: Parameters) {
+/** @param by `index`: only conditions that the walk's index answers by itself; these may let a few more rows through */
+function range(filter: WalkFilter, from: Place | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
   const where = ['true'];
   // One source has an index of its own, in the order of arrival; otherwise our ids, which carry the time, are walked.
   const [only] = filter.sources?.length === 1 ? filter.sources : [];
   if (only !== undefined) {
     where.push(`c.source = ${p.add(only)}`);
     if (from !== undefined)
-      where.push(`(c.received_at, c.id) < (${p.add(from.at)}::timestamptz, ${p.add(from.id)}::uuid)`);
+      where.push(
+        by === 'index'
+          ? `c.received_at <= ${p.add(from.at)}::timestamptz`
+          : `c.received_at <= ${p.add(from.at)}::timestamptz AND (c.received_at, c.id) < (${p.add(from.at)}::timestamptz, ${p.add(from.id)}::uuid)`,
+      );
   } else {
     if (from !== undefined) where.push(`c.id < ${p.add(from.id)}::uuid`);
     if (filter.after !== undefined) where.push(`c.id > ${p.add(idAt(filter.after, -CLOCKS_MS))}::uuid`);
     if (filter.before !== undefined) where.push(`c.id < ${p.add(idAt(filter.before, CLOCKS_MS))}::uuid`);
   }
-  if (filter.after !== undefined) where.push(`c.received_at >= ${p.add(filter.after)}::timestamptz`);
-  if (filter.before !== undefined) where.push(`c.received_at < ${p.add(filter.before)}::timestamptz`);
+  if (only !== undefined || by === 'rows') {
+    if (filter.after !== undefined) where.push(`c.received_at >= ${p.add(filter.after)}::timestamptz`);
+    if (filter.before !== undefined) where.push(`c.received_at < ${p.add(filter.before)}::timestamptz`);
+  }
   const order = (alias: string) =>
     only === undefined ? `${alias}.id DESC` : `${alias}.received_at DESC, ${alias}.id DESC`;
-  return { where: where.join(' AND '), order };
+  return { where: where.join(' AND '), order, only };
 }
 
 function matches(filter: WalkFilter, p: Parameters): string {
@@ -108,6 +138,15 @@ function matches(filter: WalkFilter, p: Parameters): string {
     );
   }
   return where.join(' AND ');
+}
+
+const RARE = ['dead', 'parked', 'pending'] as const;
+
+/** Rows in a state that few are in, as the partial indexes have them: pending rows are in two. A literal, since a generic plan for a parameter cannot use them. */
+function rowsIn(state: (typeof RARE)[number]): string {
+  if (state !== 'pending') return `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
+  return `(SELECT * FROM webhook_outbox WHERE state = 'pending' AND NOT waits
+           UNION ALL SELECT * FROM webhook_outbox WHERE state = 'pending' AND waits) owed`;
 }
 
 function stateIs(state: string, p: Parameters): string {
@@ -191,11 +230,10 @@ export function effects(
   scan: number,
 ): Walk {
   const p = new Parameters();
-  // Literals: with a parameter a generic plan cannot use the partial indexes. The state is one of a fixed list.
-  const rare = ['dead', 'parked', 'pending'].includes(filter.state ?? '');
+  const state = RARE.find((one) => one === filter.state);
   const before = filter.before === undefined ? 'true' : `id < ${p.add(filter.before)}::uuid`;
-  const candidates = rare
-    ? `SELECT * FROM webhook_outbox WHERE state = '${filter.state}' AND kind = 'effect' AND ${before} LIMIT ${p.add(scan)}`
+  const candidates = state
+    ? `SELECT * FROM ${rowsIn(state)} WHERE kind = 'effect' AND ${before} LIMIT ${p.add(scan)}`
     : `SELECT * FROM webhook_outbox WHERE ${before} ORDER BY id DESC LIMIT ${p.add(scan)}`;
   const where = [`o.kind = 'effect'`];
   if (filter.name !== undefined) where.push(`o.name = ${p.add(filter.name)}`);

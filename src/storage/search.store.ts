@@ -12,6 +12,7 @@ import {
   EVENTS,
   SOURCES,
   effects,
+  exactWalkEnd,
   owedEvents,
   walk,
   walkEnd,
@@ -110,7 +111,7 @@ export interface Conflict {
 }
 
 /** Claims that one page may look at; fewer where the state of each has to be derived. */
-const SCAN = 20_000;
+const SCAN = 10_000;
 const SCAN_STATES = 4_000;
 const SCAN_ROWS = 10_000;
 
@@ -144,7 +145,9 @@ export class SearchStore {
     const events = await this.page(manager, hits.slice(0, limit));
     if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
     if (rows !== undefined) return { events };
-    const [end] = await run<Place>(manager, walkEnd(filter, from, most));
+    let [end] = await run<Place>(manager, walkEnd(filter, from, most));
+    if (end !== undefined && end.at === from?.at)
+      [end] = await run<Place>(manager, exactWalkEnd(filter, from, most));
     return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
   }
 
