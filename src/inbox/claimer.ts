@@ -5,6 +5,7 @@ import { sqlStateOf } from '../core/classify.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
@@ -30,6 +31,7 @@ export class Claimer {
     private readonly registry: HandlerRegistry,
     private readonly orderKeys: OrderKeys,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -78,6 +80,7 @@ export class Claimer {
       compare: source.provider.retries.sameBytes,
     });
     if (conflict) this.tellConflict(event, 'other-bytes');
+    this.tally.duplicate(event);
     return revived > 0;
   }
 
