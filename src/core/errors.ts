@@ -15,6 +15,7 @@ export type ErrorCode =
   | 'OUTSIDE_TRANSACTION'
   | 'PAYLOAD_REFUSED'
   | 'HTTP_FAILED'
+  | 'CLAIMS_QUEUED'
   | 'BACKFILL_REFUSED'
   | 'ERASURE_REFUSED';
 
