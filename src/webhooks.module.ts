@@ -31,6 +31,7 @@ import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
@@ -139,6 +140,7 @@ const inbox = [
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
+  GroupCommit,
   Inbox,
   InlineDispatcher,
   OwedRows,
