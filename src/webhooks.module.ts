@@ -39,6 +39,7 @@ import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
 import { Erasure } from './operator/erasure.js';
+import { Forwarder } from './operator/forwarder.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
@@ -155,7 +156,7 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
-const operator = [Erasure, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const operator = [Erasure, Forwarder, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */
