@@ -69,6 +69,7 @@ export interface EventPage {
   events: ListedEvent[];
   next?: string;
   searchedTo?: string;
+  rowsLookedAt?: number;
 }
 export interface Row {
   id: string;

@@ -70,6 +70,11 @@ function Pages({ q, first }: { q: string; first: Query<EventPage> }) {
             {last?.searchedTo && (
               <span class="hint">Looked back to {time(last.searchedTo)}; there is more before that.</span>
             )}
+            {last?.rowsLookedAt && (
+              <span class="hint">
+                More rows are in this state than the {count(last.rowsLookedAt)} that were looked at.
+              </span>
+            )}
             {last?.next && (
               <button type="button" disabled={loading} onClick={() => void load()}>
                 {loading ? 'Looking…' : last.searchedTo ? 'Keep looking' : 'Older events'}
