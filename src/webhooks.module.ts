@@ -31,6 +31,7 @@ import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
@@ -40,6 +41,7 @@ import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
 import { Erasure } from './operator/erasure.js';
+import { Forwarder } from './operator/forwarder.js';
 import { operatorProviders } from './operator/operator.providers.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
@@ -139,6 +141,7 @@ const inbox = [
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
+  GroupCommit,
   Inbox,
   InlineDispatcher,
   OwedRows,
@@ -159,6 +162,7 @@ const http = [
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
 const operator = [
   Erasure,
+  Forwarder,
   Parked,
   Pauses,
   ReplayPlanner,

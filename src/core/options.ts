@@ -32,6 +32,11 @@ export interface WebhooksOptions {
   readonly maxPending?: number | false;
   /** How long an answer waits for the database (a connection, a lock, the commit) before it is 503. @default '5s' */
   readonly claimTimeout?: Duration;
+  /**
+   * Whether deliveries that arrive while a commit is under way share the next one. What is inline, or retried by its provider, has
+   * a commit of its own all the same. @default true
+   */
+  readonly groupCommit?: boolean;
 }
 
 export interface RelayOptions {

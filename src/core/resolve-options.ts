@@ -34,6 +34,7 @@ export interface ResolvedOptions {
   readonly byteBudget: number;
   readonly maxPending: number | false;
   readonly claimTimeoutMs: number;
+  readonly groupCommit: boolean;
 }
 export interface ResolvedRelay {
   readonly pollMs: number;
@@ -84,6 +85,7 @@ const optionsSchema = z.strictObject({
   byteBudget: count.optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
   claimTimeout: pause.optional(),
+  groupCommit: z.boolean().optional(),
 });
 
 const recordSchema = (shape: z.ZodRawShape) =>
@@ -166,6 +168,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     byteBudget: options.byteBudget ?? 64 * 1024 * 1024,
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
+    groupCommit: options.groupCommit ?? true,
   };
 }
 
