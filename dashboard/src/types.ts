@@ -226,6 +226,12 @@ export interface ReplayReport {
   skipped: number;
   refused: ReplayPlan[];
 }
+export interface ForwardReport {
+  forwarded: number;
+  failed: { event: { eventId: string }; why: string }[];
+  refused: { event: { eventId: string }; why: string }[];
+  gaveUp: boolean;
+}
 export interface ErasureReport {
   outcome: 'erased' | 'already' | 'unknown';
   cancelled: { name: string }[];
