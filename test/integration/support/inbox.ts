@@ -16,6 +16,7 @@ import {
 } from '../../../src/index.js';
 import type { WebhooksOptions } from '../../../src/core/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
+import { DeskKeeper } from '../../../src/operator/desk.keeper.js';
 import { RelayLoop } from '../../../src/outbox/relay.loop.js';
 import { createApplication, until, type ApplicationSetup } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
@@ -97,6 +98,11 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     databaseUrl: database.url,
     ...setup,
     webhooks: options,
+    configure: (app) => {
+      // What it writes down in the background would meet what a test does to connections and tables.
+      if (setup.loop !== true) app.get(DeskKeeper).onApplicationBootstrap = () => undefined;
+      setup.configure?.(app);
+    },
     override: (builder) => {
       const base = setup.override?.(builder) ?? builder;
       return setup.loop === true ? base : base.overrideProvider(RelayLoop).useValue(NO_LOOP);
