@@ -4,6 +4,7 @@ import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { errorText, logLine } from '../core/log.js';
+import { UnreadableBody } from '../core/payload.js';
 import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -155,10 +156,27 @@ export class OutboxRelay {
         this.store.lease(connection, this.owner, leaseMs, names, limit),
       );
       this.failures.tellExhausted(exhausted);
-      if (this.stopped) await this.store.release(manager, leased);
-      else started.push(...this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)));
+      if (this.stopped) {
+        await this.store.release(manager, leased);
+        continue;
+      }
+      const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
+      const whole = leased.filter((row) => !orphans.includes(row));
+      started.push(...this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs)));
+      for (const row of orphans) await this.bury(row);
     }
     return started;
+  }
+
+  /** A handler's row whose claim is gone (deleted by hand, or restored from an older backup) has nothing to be run with. */
+  private async bury(row: LeasedRow): Promise<void> {
+    const error = new UnreadableBody('its claim is gone, and the body with it');
+    const { retry } = this.registry.handler(row.name)!;
+    try {
+      await this.failures.settle(this.dataSource.manager, row, error, { retry, classifiers: [] });
+    } catch (failure) {
+      this.logger.error(logLine(`the end of a run was not recorded: ${errorText(failure)}`, rowFacts(row)));
+    }
   }
 
   private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
