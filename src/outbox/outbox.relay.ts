@@ -145,15 +145,18 @@ export class OutboxRelay {
 
   private async leaseNow(): Promise<StartedJob[]> {
     const { leaseMs } = this.relay();
-    await this.turns.give();
+    // A connection that is half open never answers: it is given up, and the next round has another.
+    await this.turns.give(leaseMs);
     const started: StartedJob[] = [];
-    for (const group of await this.plan.groups()) {
+    for (const group of await this.plan.groups(leaseMs)) {
       const { names, limit } = group(this.jobs);
       if (this.stopped || limit <= 0 || names.length === 0) continue;
       const startedAt = performance.now();
       const { manager } = this.dataSource;
-      const { leased, exhausted } = await onConnection(this.dataSource, (connection) =>
-        this.store.lease(connection, this.owner, leaseMs, names, limit),
+      const { leased, exhausted } = await onConnection(
+        this.dataSource,
+        (connection) => this.store.lease(connection, this.owner, leaseMs, names, limit),
+        leaseMs,
       );
       this.failures.tellExhausted(exhausted);
       if (this.stopped) {
