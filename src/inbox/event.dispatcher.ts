@@ -86,9 +86,11 @@ export class EventDispatcher {
     return this.draining;
   }
 
-  /** Waits for what deliveries wait for: their handlers, which the acknowledgement time of the source bounds, and their claims. */
+  /** Waits for what deliveries wait for, their handlers and their claims, up to the time in which all of them have been answered. */
   async finish(): Promise<void> {
-    await Promise.allSettled([...this.running, this.group.finish()]);
+    const longest = Math.max(...[...this.options.sources.values()].map(({ ackTimeoutMs }) => ackTimeoutMs));
+    const ended = Promise.allSettled([...this.running, this.group.finish()]);
+    await this.inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
