@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
-import { MAX_TIMER_MS } from '../core/duration.js';
+import { within } from '../core/within.js';
 import { errorText, logLine } from '../core/log.js';
-import { UnreadableBody } from '../core/payload.js';
 import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -16,7 +15,7 @@ import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import type { Job } from './job.js';
-import { LeasePlan } from './lease.plan.js';
+import { LeasePlan, type LeaseGroup } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 import { Turns } from './turns.js';
@@ -26,6 +25,13 @@ const ABORT_MS = 1_000;
 
 interface StartedJob extends Job {
   readonly ended: Promise<Outcomes>;
+  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
+  readonly exclusive: boolean;
+}
+
+interface Taken {
+  readonly started: StartedJob[];
+  readonly moved: number;
 }
 
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
@@ -123,7 +129,10 @@ export class OutboxRelay {
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
       this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
-    const released = this.store.release(this.dataSource.manager, rows, ABORT_MS);
+    const released = this.store.release(this.dataSource.manager, rows, {
+      delayMs: ABORT_MS,
+      running: true,
+    });
     await within(released, ABORT_MS).catch((error: unknown) => {
       this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
     });
@@ -144,52 +153,60 @@ export class OutboxRelay {
   }
 
   private async leaseNow(): Promise<StartedJob[]> {
+    if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     const { leaseMs } = this.relay();
     // A connection that is half open never answers: it is given up, and the next round has another.
     await this.turns.give(leaseMs);
     const started: StartedJob[] = [];
-    for (const group of await this.plan.groups(leaseMs)) {
-      const { names, limit } = group(this.jobs);
-      if (this.stopped || limit <= 0 || names.length === 0) continue;
-      const startedAt = performance.now();
-      const { manager } = this.dataSource;
-      const { leased, exhausted } = await onConnection(
-        this.dataSource,
-        (connection) => this.store.lease(connection, this.owner, leaseMs, names, limit),
-        leaseMs,
-      );
-      this.failures.tellExhausted(exhausted);
-      if (this.stopped) {
-        await this.store.release(manager, leased);
-        continue;
-      }
-      const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
-      const whole = leased.filter((row) => !orphans.includes(row));
-      started.push(...this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs)));
-      for (const row of orphans) await this.bury(row);
+    const groups = await this.plan.groups(leaseMs);
+    const [lane] = groups;
+    let moved = 0;
+    for (const group of groups) {
+      const taken = await this.leaseGroup(group(this.jobs));
+      started.push(...taken.started);
+      moved += taken.moved;
+      if (started.some(({ exclusive }) => exclusive)) return started;
     }
+    // What has just come into the lane need not wait for another round.
+    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.jobs))).started);
     return started;
   }
 
-  /** A handler's row whose claim is gone (deleted by hand, or restored from an older backup) has nothing to be run with. */
-  private async bury(row: LeasedRow): Promise<void> {
-    const error = new UnreadableBody('its claim is gone, and the body with it');
-    const { retry } = this.registry.handler(row.name)!;
-    try {
-      await this.failures.settle(this.dataSource.manager, row, error, { retry, classifiers: [] });
-    } catch (failure) {
-      this.logger.error(logLine(`the end of a run was not recorded: ${errorText(failure)}`, rowFacts(row)));
+  private async leaseGroup({ names, limit, alone = false }: LeaseGroup): Promise<Taken> {
+    if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
+    const { leaseMs } = this.relay();
+    const startedAt = performance.now();
+    const { leased, exhausted, moved } = await onConnection(
+      this.dataSource,
+      (connection) =>
+        alone
+          ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
+          : this.store.lease(connection, this.owner, leaseMs, names, limit),
+      leaseMs,
+    );
+    this.failures.tellExhausted(exhausted);
+    if (this.stopped) {
+      await this.store.release(this.dataSource.manager, leased);
+      return { started: [], moved };
     }
+    const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
+    const whole = leased.filter((row) => !orphans.includes(row));
+    const started = this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs));
+    for (const row of orphans) await this.failures.bury(this.dataSource.manager, row);
+    // What was dead before it could run has not used the lane's turn.
+    if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup({ names, limit, alone });
+    return { started, moved };
   }
 
   private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
-    const work = row.kind === 'handler' ? this.registry.handler(row.name)! : this.registry.effect(row.name)!;
-    const timeoutMs = rows.length > 1 ? undefined : work.timeoutMs;
-    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name, timeoutMs) };
+    const exclusive = row.alone && row.wasLost;
+    const before = exclusive ? [...this.jobs].map((job) => job.ended) : [];
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name) };
     const started: StartedJob = Object.assign(job, {
-      ended: Promise.resolve().then(() => this.run(started)),
+      exclusive,
+      ended: Promise.all(before).then(() => this.run(started)),
     });
     this.jobs.add(started);
     return started;
@@ -197,6 +214,10 @@ export class OutboxRelay {
 
   private async run(job: StartedJob): Promise<Outcomes> {
     let outcomes: Outcomes = new Map();
+    const [row] = job.rows;
+    const work =
+      row!.kind === 'handler' ? this.registry.handler(row!.name)! : this.registry.effect(row!.name)!;
+    if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
     try {
       outcomes = await this.outcomes(job);
     } catch (error) {
@@ -221,9 +242,9 @@ export class OutboxRelay {
   }
 
   private tellHistory(row: LeasedRow): void {
-    if (row.wasLost)
+    if (row.alone)
       this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
-    if (row.kind !== 'handler' || row.tries === 1) return;
+    if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;
     if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
     const { source, tenant, eventId } = row.event!;
     const event = { source, tenant, eventId };
@@ -233,17 +254,5 @@ export class OutboxRelay {
   private relay(): ResolvedRelay {
     if (this.options.relay === false) throw new Error('relay: false: this process runs nothing');
     return this.options.relay;
-  }
-}
-
-async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), Math.min(ms, MAX_TIMER_MS));
-  });
-  try {
-    return await Promise.race([work.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -142,6 +142,8 @@ describe('what an effect throws', () => {
     ['a reset connection', Object.assign(new Error('reset'), { code: 'ECONNRESET' })],
     ['a 500', Object.assign(new Error('oops'), { status: 500 })],
     ['an unknown error', new Error('what?')],
+    // It may be a cache's, after the call was made.
+    ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })],
   ])('%s leaves it in doubt: parked, and a person is told that it may happen twice', async (_, error) => {
     script.effect = () => Promise.reject(error);
     await start({ inDoubt: 'park' });
@@ -153,12 +155,7 @@ describe('what an effect throws', () => {
   });
 
   it.each([
-    [
-      'a refused connection',
-      Object.assign(new Error('refused'), { cause: { code: 'ECONNREFUSED' } }),
-      'pending',
-    ],
-    ['an unknown host', Object.assign(new Error('no host'), { code: 'ENOTFOUND' }), 'pending'],
+    ['an error that says notDone', Object.assign(new Error('refused'), { notDone: true }), 'pending'],
     ['a 429', Object.assign(new Error('slow down'), { status: 429 }), 'pending'],
     ['a 422', Object.assign(new Error('bad'), { status: 422 }), 'dead'],
     ['PermanentError', new PermanentError('no'), 'dead'],
@@ -171,7 +168,7 @@ describe('what an effect throws', () => {
   });
 
   it('a refused attempt does not clear the doubt about the one before it', async () => {
-    const errors = [new Error('no answer'), Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })];
+    const errors = [new Error('no answer'), Object.assign(new Error('refused'), { notDone: true })];
     script.effect = () => Promise.reject(errors.shift()!);
     await start({ probe });
     await owe();
@@ -384,11 +381,14 @@ describe('R31 a process that is killed between the call and its settle', () => {
       let body = '';
       for await (const chunk of request) body += String(chunk);
       seen.push({ key, body });
-      const open = await inbox.query(
-        `SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'
-            AND backend_type = 'client backend'`,
-      );
-      openTransactions.push(open.length);
+      // A transaction of the call's own would stay open until it is answered; others come and go.
+      const count = async () => (await inbox.query(IDLE_IN_TRANSACTION)).length;
+      let open = await count();
+      for (let look = 0; open > 0 && look < 50; look += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        open = await count();
+      }
+      openTransactions.push(open);
       return response.end('{}');
     };
     sink = createServer((request, response) => void answer(request, response));
@@ -435,3 +435,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
     expect(seen).toHaveLength(1);
   }, 90_000);
 });
+
+const IDLE_IN_TRANSACTION = `
+  SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'
+     AND backend_type = 'client backend'`;
