@@ -182,7 +182,7 @@ describe('case 26 the server takes no writes', () => {
     const other = await startInbox({ database, providers: [scripted(script)], webhooks: { relay: false } });
     expect(await other.deliver('d-1')).toMatchObject(OK);
     await other.stop();
-    await until(async () => (await to.rows(`state = 'done'`)).length === 2, 5_000);
+    await until(async () => (await to.rows(`state = 'done'`)).length === 2, 20_000);
   });
 
   /** For connections to come; those of the pool are ended first, unless the server was only changed behind their back. */
