@@ -10,7 +10,7 @@ import { ModulesContainer } from '@nestjs/core';
 import type { ResolvedOptions } from './core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
-import { StartupReconciler } from './inbox/startup.reconciler.js';
+import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/notifier.js';
@@ -46,7 +46,9 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.notifier.start();
     this.listener.start();
     if (this.options.reconcile) {
-      this.timers.after('webhook-inbox:reconcile', 0, () => void this.reconciler.reconcileQuietly());
+      const reconcile = () => void this.reconciler.reconcileQuietly();
+      this.timers.after('webhook-inbox:reconcile', 0, reconcile);
+      this.timers.after('webhook-inbox:reconcile-again', AGAIN_MS, reconcile, { keepsAlive: false });
     }
     if (this.options.retention !== false) {
       this.timers.cron(

@@ -16,7 +16,7 @@ export interface WebhooksOptions {
   readonly notify?: boolean;
   /** When old claims, with the rows owed for them, are deleted. @default { } */
   readonly retention?: false | RetentionOptions;
-  /** Reconciliation after boot. @default true */
+  /** Reconciliation after boot, and once more nine minutes later, for what older receivers of a rolling deploy took. @default true */
   readonly reconcile?: boolean;
   /** Told of what a person should know, besides the log. */
   readonly onAlert?: OnAlert;

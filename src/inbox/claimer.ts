@@ -39,7 +39,7 @@ export interface ClaimedDelivery {
 export interface TransactionLimits {
   /** How long it waits for another transaction. @default the claim time-out */
   readonly lockTimeoutMs?: number;
-  /** When its connection is given up. @default never */
+  /** When its connection is given up: a half-open one never answers. @default twice the claim time-out */
   readonly endAfterMs?: number;
 }
 
@@ -62,7 +62,10 @@ export class Claimer {
    */
   async transaction<T>(
     work: (manager: EntityManager, secondTry: boolean) => Promise<T>,
-    { lockTimeoutMs = this.options.claimTimeoutMs, endAfterMs }: TransactionLimits = {},
+    {
+      lockTimeoutMs = this.options.claimTimeoutMs,
+      endAfterMs = 2 * this.options.claimTimeoutMs,
+    }: TransactionLimits = {},
   ): Promise<T> {
     const run = (secondTry: boolean) =>
       inTransaction(

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { BodyReader } from '../core/body.js';
 import { eventId } from '../core/event-id.js';
-import { byKey, eventType, type EventKey } from '../core/event.js';
+import { byKey, eventType, storable, type EventKey } from '../core/event.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
 import type { WebhookRequest } from '../core/request.js';
@@ -39,7 +39,7 @@ export interface IncomingEvent extends EventKey {
  */
 export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
   const { source, request, body, tenant, verifiedBy } = delivery;
-  const headers = request.headers.pick(source.keepHeaders);
+  const headers = storableHeaders(request.headers.pick(source.keepHeaders));
   const events = new Map<string, IncomingEvent>();
   for (const identity of source.provider.identify(request, body)) {
     const id = eventId(identity.id, `the event id of source '${source.name}'`);
@@ -59,6 +59,13 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
     });
   }
   return [...events.values()].sort(byKey);
+}
+
+/** `inbox.receive(…)` may be given what no HTTP server lets through, and jsonb refuses. */
+function storableHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, storable(value, Infinity)] as const),
+  );
 }
 
 // PostgreSQL and JavaScript agree on these years; anything else is a provider's mistake and no reason to lose the event.

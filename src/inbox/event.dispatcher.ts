@@ -86,9 +86,11 @@ export class EventDispatcher {
     return this.draining;
   }
 
-  /** Waits for what deliveries wait for: their handlers, which the acknowledgement time of the source bounds, and their claims. */
+  /** Waits for what deliveries wait for, their handlers and their claims, up to the time in which all of them have been answered. */
   async finish(): Promise<void> {
-    await Promise.allSettled([...this.running, this.group.finish()]);
+    const longest = Math.max(...[...this.options.sources.values()].map(({ ackTimeoutMs }) => ackTimeoutMs));
+    const ended = Promise.allSettled([...this.running, this.group.finish()]);
+    await this.inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
@@ -111,12 +113,15 @@ export class EventDispatcher {
         const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
         if (late !== undefined) return late;
       }
-      if ((await this.inTime(this.backlog.isFull(), this.options.claimTimeoutMs)) !== false) {
-        return { kind: 'unavailable', why: `at least ${String(this.options.maxPending)} rows are pending` };
-      }
+      const admitted = await this.inTime(this.admitted(events), this.options.claimTimeoutMs);
+      if (!(admitted instanceof Set)) return admitted;
       const verdicts: Verdict[] = [];
+      if (admitted.size < events.length) {
+        const why = `at least ${String(this.options.maxPending)} rows are pending`;
+        verdicts.push({ kind: 'unavailable', why });
+      }
       const together: IncomingEvent[] = [];
-      for (const event of events) {
+      for (const event of admitted) {
         const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
         const verdict = await this.alone(delivery, () => this.inTime(this.tracked(each(event)), ms));
         if (verdict === undefined) together.push(event);
@@ -129,6 +134,19 @@ export class EventDispatcher {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
       return this.unavailable(delivery, error);
     }
+  }
+
+  /**
+   * While too much is pending, only known events: their redeliveries add no row, and are all that works off what waits for them
+   * under `retries: 'provider'`.
+   */
+  private async admitted(events: readonly IncomingEvent[]): Promise<Set<IncomingEvent>> {
+    if (!(await this.backlog.isFull())) return new Set(events);
+    const known = new Set<IncomingEvent>();
+    for (const event of events) {
+      if ((await this.claims.find(this.dataSource.manager, event)) !== undefined) known.add(event);
+    }
+    return known;
   }
 
   private tracked<T>(work: Promise<T>): Promise<T> {

@@ -23,6 +23,13 @@ export type InlineWork = Pick<Handler, 'name' | 'source' | 'retry' | 'classify'>
   readonly code: HandlerCode;
 };
 
+/**
+ * Has what a handler left for COMMIT to check checked now, so that a failure is that handler's and not every one's. Rolled back: the
+ * constraints are as they were, and COMMIT checks again.
+ */
+const CHECK_DEFERRED =
+  'SAVEPOINT webhook_checked; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT webhook_checked';
+
 /** Another delivery of the event is in its inline transaction right now. */
 class InFlight extends Error {}
 
@@ -113,6 +120,7 @@ export class InlineDispatcher {
     await transaction.query('SAVEPOINT webhook_inline');
     try {
       const { outcome } = await this.runner.within(transaction, row, work.code, signal);
+      await transaction.query(CHECK_DEFERRED);
       await transaction.query('RELEASE SAVEPOINT webhook_inline');
       this.logger.log(logLine(`${outcome} inline`, rowFacts(row)));
       if (outcome === 'done') this.tally.add(source.name, 'handled');
@@ -145,9 +153,12 @@ export class InlineDispatcher {
       if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
       if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };
       let failed = false;
-      for (const row of ofInline(fresh.leased, inline)) {
+      const rows = ofInline(fresh.leased, inline);
+      // What failed them together says nothing about one of them: each is tried again.
+      const failure = rows.length > 1 ? new Error(errorText(error), { cause: error }) : error;
+      for (const row of rows) {
         const work = inline.works.get(row.name)!;
-        failed = (await this.settleFailure(manager, source, row, work, error)) === 'retry' || failed;
+        failed = (await this.settleFailure(manager, source, row, work, failure)) === 'retry' || failed;
       }
       const others = fresh.leased.filter((row) => !inline.works.has(row.name));
       // They wait for the same redelivery, or for our relay when none is to come.

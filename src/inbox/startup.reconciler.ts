@@ -29,11 +29,13 @@ const JOB = 'reconcile';
 const JOB_MS = 60_000;
 /** How far back a rolling deploy's older receivers may have claimed without our handlers. */
 const REMATCH_MS = 10 * 60_000;
+/** When what older receivers claimed after the boot is looked for: once more, while all of it is within `REMATCH_MS`. */
+export const AGAIN_MS = 0.9 * REMATCH_MS;
 const UNKNOWN_AGE_MS = 3_600_000;
 const BATCH = 500;
 
 /**
- * After boot, off its path, and on demand: what a crash or a rolling deploy may have left behind. Expired leases need no
+ * After boot, off its path, once more when a rolling deploy is over, and on demand: what a crash or a rolling deploy may have left behind. Expired leases need no
  * reconciler: every lease statement takes them.
  */
 @Injectable()

@@ -57,7 +57,7 @@ export class ReplayPlanner {
     const rows = await this.store.rowsOf(manager, event);
     const handlerRows = rows.filter((row) => row.kind === 'handler');
     const unknown = handlerRows.find((row) => this.registry.handler(row.name) === undefined);
-    if (unknown !== undefined) return refusal(key, stored.id, this.whyUnknown(unknown.name));
+    if (unknown !== undefined) return refusal(key, stored.id, this.whyUnknown(unknown));
     const run = this.registry.match(source, stored.type).map((handler): PlannedRun => {
       const row = handlerRows.find(({ name }) => this.registry.handler(name) === handler);
       return { handler: handler.name, rowId: row?.id };
@@ -88,9 +88,12 @@ export class ReplayPlanner {
     };
   }
 
-  private whyUnknown(name: string): string {
+  private whyUnknown({ name, state }: EventRow): string {
     if (this.registry.routes().has(name)) {
-      return `'${name}' is a route with @UseWebhook, and only a delivery can run one: have the provider send the event again`;
+      const only = `'${name}' is a route with @UseWebhook, and only a delivery can run one`;
+      if (state !== 'dead' && state !== 'pending') return `${only}, once`;
+      const remedy = 'have the provider send the event again';
+      return state === 'dead' ? `${only}: revive its row, then ${remedy}` : `${only}: ${remedy}`;
     }
     return (
       `it was handled by '${name}', which no handler of today is. ` +

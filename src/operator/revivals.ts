@@ -1,7 +1,10 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { logLine } from '../core/log.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { retryWindowMs } from '../core/resolve-source.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { DecisionStore } from '../storage/decision.store.js';
 
@@ -18,18 +21,28 @@ export class Revivals {
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly registry: HandlerRegistry,
     private readonly store: DecisionStore,
     private readonly wakeUp: WakeUp,
   ) {}
 
   /**
-   * Under the ids and keys they had; an effect whose key the other side may have forgotten is parked instead of run.
+   * Under the ids and keys they had; an effect whose key the other side may have forgotten is parked instead of run. The row of a
+   * route with `@UseWebhook` waits until the provider sends its event again, as long as the provider may.
    * @returns the ids of the rows that were dead
    */
   async revive(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
-    const revived = await this.store.revive(this.dataSource.manager, outboxIds);
+    const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
     for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
     if (revived.length > 0) this.wakeUp.wake();
     return revived;
+  }
+
+  /** Only a delivery can run them: one that were due now would be dead at the relay's next look. */
+  private routes() {
+    return [...this.registry.routes().values()].map(({ name, source }) => {
+      return { name, ms: retryWindowMs(this.options.sources.get(source)!.provider) };
+    });
   }
 }

@@ -82,6 +82,19 @@ export class FailureSettler {
     return 'parked';
   }
 
+  /** A handler's row whose claim is gone (deleted by hand, or restored from an older backup) has nothing to be run with. */
+  async bury(manager: EntityManager, row: LeasedRow): Promise<void> {
+    const reason = 'unreadable-body';
+    const text = 'its claim is gone, and the body with it';
+    try {
+      if (await this.store.fail(manager, row, { state: 'dead', reason }, text))
+        this.tellDead(row, reason, text);
+    } catch (error) {
+      // Its lease will end: those leased beside it run all the same.
+      this.logger.error(logLine(`not recorded: ${text}: ${errorText(error)}`, rowFacts(row)));
+    }
+  }
+
   /** Tells of rows that the lease found exhausted. */
   tellExhausted(rows: readonly ExhaustedRow[]): void {
     for (const row of rows) {

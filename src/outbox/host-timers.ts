@@ -28,7 +28,7 @@ export class HostTimers {
   }
 
   /** Runs `work` once after `ms` milliseconds; replaces the timer of that name. */
-  after(name: string, ms: number, work: () => void): void {
+  after(name: string, ms: number, work: () => void, { keepsAlive = true } = {}): void {
     this.cancel(name);
     const timer = setTimeout(
       () => {
@@ -37,6 +37,7 @@ export class HostTimers {
       },
       Math.min(ms, MAX_TIMER_MS),
     );
+    if (!keepsAlive) timer.unref();
     this.registry!.addTimeout(name, timer);
     this.timeouts.add(name);
   }

@@ -47,9 +47,12 @@ export class LeasePlan {
     );
   }
 
-  /** One group for each lease statement of a round; each is asked when its turn comes, with what runs by then. */
-  async groups(): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
-    const paused = await this.paused.read();
+  /**
+   * One group for each lease statement of a round; each is asked when its turn comes, with what runs by then.
+   * @param endAfterMs when a connection that does not answer is given up
+   */
+  async groups(endAfterMs: number): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
+    const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
       ([, handler]) => !paused.has('handler', handler.name) && !paused.has('source', handler.source),
     );

@@ -155,9 +155,10 @@ export class OutboxRelay {
   private async leaseNow(): Promise<StartedJob[]> {
     const { leaseMs } = this.relay();
     if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
-    await this.turns.give();
+    // A connection that is half open never answers: it is given up, and the next round has another.
+    await this.turns.give(leaseMs);
     const started: StartedJob[] = [];
-    const groups = await this.plan.groups();
+    const groups = await this.plan.groups(leaseMs);
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
@@ -174,19 +175,27 @@ export class OutboxRelay {
   private async leaseGroup({ names, limit, alone = false }: LeaseGroup, leaseMs: number): Promise<Taken> {
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const startedAt = performance.now();
-    const { leased, exhausted, moved } = await onConnection(this.dataSource, (connection) =>
-      alone
-        ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
-        : this.store.lease(connection, this.owner, leaseMs, names, limit),
+    const { leased, exhausted, moved } = await onConnection(
+      this.dataSource,
+      (connection) =>
+        alone
+          ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
+          : this.store.lease(connection, this.owner, leaseMs, names, limit),
+      leaseMs,
     );
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.store.release(this.dataSource.manager, leased);
       return { started: [], moved };
     }
+    const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
+    const whole = leased.filter((row) => !orphans.includes(row));
+    const started = this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs));
+    for (const row of orphans) await this.failures.bury(this.dataSource.manager, row);
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length > 0) return this.leaseGroup({ names, limit, alone }, leaseMs);
-    return { started: this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)), moved };
+    if (alone && exhausted.length + orphans.length > 0)
+      return this.leaseGroup({ names, limit, alone }, leaseMs);
+    return { started, moved };
   }
 
   private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {

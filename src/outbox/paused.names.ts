@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { onConnection } from '../storage/connection.js';
 import { PauseStore, type PauseKind } from '../storage/pause.store.js';
 
 const FRESH_MS = 1_000;
@@ -21,9 +22,10 @@ export class PausedNames {
     private readonly store: PauseStore,
   ) {}
 
-  async read(): Promise<Paused> {
+  /** @param endAfterMs when a connection that does not answer is given up */
+  async read(endAfterMs: number): Promise<Paused> {
     if (performance.now() - this.readAt > FRESH_MS) {
-      const pauses = await this.store.list(this.dataSource.manager);
+      const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
       this.names = new Set(pauses.map(({ kind, name }) => keyOf(kind, name)));
       this.readAt = performance.now();
     }

@@ -18,7 +18,8 @@ export class Turns {
     private readonly store: TurnStore,
   ) {}
 
-  async give(): Promise<void> {
+  /** @param endAfterMs when a connection that does not answer is given up */
+  async give(endAfterMs: number): Promise<void> {
     const works = [...this.registry.handlers(), ...this.registry.effects()].filter(
       ([, work]) => work.ordered,
     );
@@ -27,8 +28,11 @@ export class Turns {
     const blocked = works.filter(([, work]) => work.onDead === 'block').map(([name]) => name);
     // Keys whose turn somebody has are looked at too: past a full look at those there may be keys that nobody serves.
     for (let look = 0; look < MAX_LOOKS; look += 1) {
-      const result = await inTransaction(this.dataSource.manager, 1_000, (manager) =>
-        this.store.give(manager, names, blocked, this.cursor),
+      const result = await inTransaction(
+        this.dataSource.manager,
+        1_000,
+        (manager) => this.store.give(manager, names, blocked, this.cursor),
+        endAfterMs,
       );
       if (result === undefined) return;
       this.cursor = result.next;

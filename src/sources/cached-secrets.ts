@@ -41,6 +41,13 @@ export function cachedSecrets(options: CachedSecretsOptions): Secrets {
     const key = options.key(request);
     if (key === undefined || key === '' || key.length > MAX_KEY)
       throw new SignatureRejection('unusable-key', 'the request names no tenant');
-    return cache.get(key);
+    const secrets = await cache.get(key);
+    // A tenant that exists: names that were made up must not push it out.
+    if (!isEmpty(secrets)) cache.trust(key, secrets);
+    return secrets;
   };
+}
+
+function isEmpty(secrets: TenantSecrets): boolean {
+  return ('secrets' in secrets ? secrets.secrets : secrets).length === 0;
 }

@@ -1,6 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { isServerUnusable } from '../core/classify.js';
+import { MAX_TIMER_MS } from '../core/duration.js';
 
 /** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
 export interface PgClient {
@@ -52,20 +53,32 @@ export async function destroyConnection(runner: QueryRunner): Promise<void> {
 /**
  * Runs statements on one connection, each by itself. The connection is dropped when it leads to a server that cannot be used: after
  * a failover, the pool would lend those to the demoted server for ever, since they are sound but for writing.
+ * @param endAfterMs when the connection is given up: a half-open one never answers. @default never
  */
 export async function onConnection<T>(
   dataSource: DataSource,
   work: (manager: EntityManager) => Promise<T>,
+  endAfterMs?: number,
 ): Promise<T> {
   const runner = dataSource.createQueryRunner();
+  let end: NodeJS.Timeout | undefined;
   try {
+    await runner.connect();
+    end = endAfter(runner, endAfterMs);
     return await work(runner.manager);
   } catch (error) {
     if (isServerUnusable(error)) await destroyConnection(runner);
     throw error;
   } finally {
+    clearTimeout(end);
     await runner.release();
   }
+}
+
+function endAfter(runner: QueryRunner, ms: number | undefined): NodeJS.Timeout | undefined {
+  return ms === undefined
+    ? undefined
+    : setTimeout(() => void destroyConnection(runner), Math.min(ms, MAX_TIMER_MS));
 }
 
 /**
@@ -98,7 +111,7 @@ export async function inTransaction<T>(
   let end: NodeJS.Timeout | undefined;
   try {
     await runner.connect();
-    if (endAfterMs !== undefined) end = setTimeout(() => void destroyConnection(runner), endAfterMs);
+    end = endAfter(runner, endAfterMs);
     await begin(runner, { lock_timeout: lockTimeoutMs });
     const result = await work(runner.manager);
     await runner.commitTransaction();

@@ -8,9 +8,20 @@ export type ParkedDecision = 'retry' | 'done' | 'dead';
 /** What people do to single rows. */
 @Injectable()
 export class DecisionStore {
-  /** Gives dead rows new attempts. Returns the ids of those that were dead. */
-  async revive(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
-    const rows: { id: string }[] = await manager.query(REVIVE, [outboxIds]);
+  /**
+   * Gives dead rows new attempts. Returns the ids of those that were dead.
+   * @param waiting handlers whose rows wait for a redelivery, and how long, in milliseconds
+   */
+  async revive(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+    waiting: readonly { readonly name: string; readonly ms: number }[],
+  ): Promise<string[]> {
+    const rows: { id: string }[] = await manager.query(REVIVE, [
+      outboxIds,
+      waiting.map(({ name }) => name),
+      waiting.map(({ ms }) => ms),
+    ]);
     return rows.map((row) => row.id);
   }
 
@@ -26,11 +37,13 @@ export class DecisionStore {
 
 const REVIVE = `
   WITH dead AS MATERIALIZED (
-    SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND state = 'dead' ORDER BY id FOR UPDATE
+    SELECT o.id, w.ms FROM webhook_outbox o
+      LEFT JOIN unnest($2::text[], $3::float8[]) AS w(name, ms) ON w.name = o.name AND o.kind = 'handler'
+     WHERE o.id = ANY($1::uuid[]) AND o.state = 'dead' ORDER BY o.id FOR UPDATE OF o
   ), revived AS (
     UPDATE webhook_outbox o
-       SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
-           waits = o.order_key IS NOT NULL
+       SET state = 'pending', due_at = coalesce(now() + dead.ms * interval '1 ms', ${PLACE}), attempt_base = o.attempt,
+           settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL
       FROM dead WHERE o.id = dead.id
     RETURNING o.id
   )

@@ -40,6 +40,9 @@ interface Call {
   ended?: boolean;
 }
 
+/** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
+const END_MS = 5_000;
+
 /** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
 const caller = new AsyncLocalStorage<Call>();
 
@@ -110,6 +113,7 @@ export class UserTransaction {
   }
 
   private async finish<T>(timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
+    const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
     try {
       await this.begin(timeoutMs);
       this.client.query = this.gated.bind(this) as PgClient['query'];
@@ -122,6 +126,7 @@ export class UserTransaction {
       await this.rollback();
       throw error;
     } finally {
+      clearTimeout(end);
       // The pool lends the client again: its own method must be back.
       Reflect.deleteProperty(this.client, 'query');
     }

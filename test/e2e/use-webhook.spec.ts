@@ -19,6 +19,8 @@ import {
   OnEffect,
   OnWebhook,
   Outbox,
+  Replays,
+  Revivals,
   TxManager,
   UseWebhook,
   type Alert,
@@ -352,6 +354,28 @@ describe.each(ADAPTERS)('@UseWebhook over HTTP on %s', (adapter) => {
       await receiver.drain();
       expect(await receiver.rows('alone')).toMatchObject([{ state: 'dead', reason: 'not-redelivered' }]);
       expect(alerts).toMatchObject([{ kind: 'dead-letter', reason: 'not-redelivered' }]);
+    });
+  });
+
+  describe('a dead event, once its cause is gone', () => {
+    it('is run by a redelivery when a person has revived it, as the refusal of its replay says', async () => {
+      const decider = { by: 'ann@example.com', reason: 'the amount is right now' };
+      for (let i = 0; i < 5; i += 1) expect(await deliver(request('mended', { failures: 5 }))).toBe(FAILED);
+      expect(await deliver(request('mended', { failures: 5 }))).toBe(OK);
+      const event = { source: 'invoices', tenant: '', eventId: 'mended' };
+      const { refused } = await receiver.app.get(Replays).run({ events: [event] }, decider);
+      expect(refused).toMatchObject([
+        { refused: expect.stringMatching(/revive its row, then have the provider send the event again$/) },
+      ]);
+
+      const [row] = await receiver.rows('mended');
+      expect(await receiver.app.get(Revivals).revive([row!.id], decider)).toEqual([row!.id]);
+      await receiver.drain();
+      expect(await receiver.rows('mended')).toMatchObject([{ state: 'pending' }]);
+      expect(await deliver(request('mended', { failures: 5 }))).toBe(OK);
+      expect((await receiver.rows('mended'))[0]).toMatchObject({ kind: 'handler', state: 'done' });
+      expect(runs.get('mended')).toBe(6);
+      expect(await deliver(request('mended', { failures: 5 }))).toBe(DUPLICATE);
     });
   });
 

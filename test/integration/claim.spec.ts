@@ -4,7 +4,7 @@ import type { EventKey } from '../../src/core/event.js';
 import { outboxId, uuidV7 } from '../../src/core/outbox-id.js';
 import { ClaimStore, type NewClaim } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
-import { AWARDEE_SECRET } from '../support/signing.js';
+import { AWARDEE_SECRET, awardee } from '../support/signing.js';
 import {
   clear,
   awardeeSource,
@@ -60,6 +60,17 @@ afterEach(async () => {
   await expectNoLeak(poolOf(inbox.dataSource));
 });
 afterAll(() => inbox?.stop());
+
+describe('a header that jsonb refuses', () => {
+  it('is kept as far as it can be: a verified event is never refused for it', async () => {
+    const { headers, body } = awardee('odd', 'grant.made', {});
+    const odd = { ...headers, 'user-agent': 'a\u0000b\ud800c' };
+    expect(await inbox.app.get(Inbox).receive('awardee', { headers: odd, rawBody: body })).toMatchObject(OK);
+    expect(await inbox.query(`SELECT headers->>'user-agent' AS agent FROM webhook_claim`)).toEqual([
+      { agent: 'a\u2400b\ufffdc' },
+    ]);
+  });
+});
 
 describe('case 1 a claim tells truly who won it', () => {
   const key: EventKey = { source: 'awardee', tenant: '', eventId: 'e-1' };

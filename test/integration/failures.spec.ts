@@ -1,6 +1,14 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { PermanentError, RetryAfter, type Alert } from '../../src/index.js';
+import { Injectable } from '@nestjs/common';
+import {
+  OnWebhook,
+  PermanentError,
+  RetryAfter,
+  type Alert,
+  type HandlerContext,
+  type WebhookEvent,
+} from '../../src/index.js';
 import { DeadLetters } from '../../src/outbox/dead.letters.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -363,4 +371,44 @@ describe('R14 R38 dead letters', () => {
   async function settled(): Promise<void> {
     await inbox.app.get(DeadLetters).check();
   }
+});
+
+describe('inline handlers of one event under retries by the provider', () => {
+  it('a deferred constraint that one breaks is that one’s failure: the others are done', async () => {
+    const ran: string[] = [];
+    @Injectable()
+    class Two {
+      @OnWebhook('awardee', '*', { name: 'innocent', inline: true })
+      innocent({ eventId }: WebhookEvent) {
+        ran.push(eventId);
+      }
+
+      @OnWebhook('awardee', '*', { name: 'guilty', inline: true })
+      async guilty(_: WebhookEvent, { manager }: HandlerContext) {
+        await manager.query(`INSERT INTO once (id) VALUES (1), (1)`);
+      }
+
+      @OnWebhook('awardee', '*', { name: 'swapping', inline: true })
+      async swapping(_: WebhookEvent, { manager }: HandlerContext) {
+        await manager.query(`INSERT INTO once (id) VALUES (2), (2)`);
+        await manager.query(`DELETE FROM once WHERE ctid IN (SELECT max(ctid) FROM once WHERE id = 2)`);
+      }
+    }
+    const other = await startInbox({
+      providers: [Two],
+      webhooks: { sources: { awardee: awardeeSource({ retries: 'provider' }) } },
+    });
+    await other.query(`CREATE TABLE once (id int, UNIQUE (id) DEFERRABLE INITIALLY DEFERRED)`);
+    expect(await other.deliver('d-1')).toMatchObject({ status: 200, body: { status: 'ok' } });
+    expect(ran).toEqual(['d-1']);
+    const rows = (await other.rows()).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    const states = rows.map(({ name, state, reason }) => [name, state, reason]);
+    expect(states).toEqual([
+      ['awardee/guilty', 'dead', 'permanent-error'],
+      ['awardee/innocent', 'done', null],
+      ['awardee/swapping', 'done', null],
+    ]);
+    expect(await other.query(`SELECT id FROM once`)).toEqual([{ id: 2 }]);
+    await other.stop();
+  });
 });

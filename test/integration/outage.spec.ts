@@ -1,10 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import { InjectDataSource } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
-import { hmac, Inbox, OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import {
+  EventDispatcher,
+  hmac,
+  Inbox,
+  OnWebhook,
+  type HandlerContext,
+  type WebhookEvent,
+} from '../../src/index.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { sesmetric, SESMETRIC_SECRET } from '../support/signing.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import {
   clear,
   awardeeSource,
@@ -174,7 +182,7 @@ describe('case 26 the server takes no writes', () => {
     const other = await startInbox({ database, providers: [scripted(script)], webhooks: { relay: false } });
     expect(await other.deliver('d-1')).toMatchObject(OK);
     await other.stop();
-    await until(async () => (await to.rows(`state = 'done'`)).length === 2, 5_000);
+    await until(async () => (await to.rows(`state = 'done'`)).length === 2, 20_000);
   });
 
   /** For connections to come; those of the pool are ended first, unless the server was only changed behind their back. */
@@ -290,5 +298,48 @@ describe('case 27 a handler that takes a second connection from a pool of two, w
     for (const answer of answers) expect([200, 503]).toContain(answer.status);
     await expectNoLeak(poolOf(to.dataSource));
     expect(await to.deliverTo('inline', 'later')).toMatchObject(OK);
+  });
+});
+
+describe('the connections of the pool are half open: nothing comes back on them, and new ones work', () => {
+  let frozen: TcpProxy;
+  beforeEach(async () => {
+    frozen = await TcpProxy.start(database.url);
+  });
+  afterEach(async () => {
+    await frozen.stop();
+  });
+
+  it('the relay gives its own up when the lease would have ended, and goes on with a new one', async () => {
+    const ran: string[] = [];
+    script.handle = ({ eventId }) => void ran.push(eventId);
+    const to = await start({ databaseUrl: frozen.url, webhooks: { relay: { lease: '1s', listen: false } } });
+    await to.deliver('d-1');
+    await to.relay.tick();
+    frozen.freeze();
+    const other = await startInbox({ database, providers: [scripted(script)] });
+    await other.deliver('d-2');
+    await other.stop();
+    await until(async () => {
+      await to.relay.tick().catch(() => undefined);
+      return ran.includes('d-2');
+    }, 60_000);
+  });
+
+  it('a shutdown does not wait longer for an inline delivery than its provider does', async () => {
+    const to = await start({
+      databaseUrl: frozen.url,
+      providers: [scripted(script, { handler: { inline: true } })],
+      webhooks: {
+        claimTimeout: '500ms',
+        relay: { listen: false },
+        sources: { awardee: awardeeSource({ ackTimeout: '500ms' }) },
+      },
+    });
+    expect(await to.deliver('d-1')).toMatchObject(OK);
+    await expectNoLeak(poolOf(to.dataSource));
+    frozen.freeze();
+    expect(await to.deliver('d-2')).toMatchObject(UNAVAILABLE);
+    await to.app.get(EventDispatcher).finish();
   });
 });

@@ -503,6 +503,30 @@ describe('case 23 the database’s clock alone decides', () => {
   });
 });
 
+describe('a handler’s row whose claim is gone', () => {
+  it('is dead, with the reason, and keeps nobody else from running', async () => {
+    const ran: string[] = [];
+    script.handle = ({ eventId }) => void ran.push(eventId);
+    const inbox = await start();
+    await inbox.deliver('orphan');
+    // As after a restore of that table from an older backup.
+    await inbox.query(`DELETE FROM webhook_claim`);
+    await inbox.deliver('whole');
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 1 });
+    expect(ran).toEqual(['whole']);
+    expect(await inbox.rows(`event_id = 'orphan'`)).toMatchObject([
+      {
+        state: 'dead',
+        reason: 'unreadable-body',
+        attempt: 1,
+        error: expect.stringContaining('claim is gone'),
+      },
+    ]);
+    expect(await inbox.rows(`event_id = 'whole'`)).toMatchObject([{ state: 'done', attempt: 1 }]);
+    expect(inbox.alerts).toMatchObject([{ kind: 'dead-letter', reason: 'unreadable-body' }]);
+  });
+});
+
 describe('concurrency', () => {
   it('is the handler’s own, the relay’s, and leaves connections to the claims', async () => {
     let running = 0;

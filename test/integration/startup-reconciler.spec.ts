@@ -1,5 +1,6 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { OnWebhook, StartupReconciler, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { HostTimers } from '../../src/outbox/host-timers.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { record, startInbox, type InboxSetup, type TestInbox } from './support/inbox.js';
@@ -21,6 +22,20 @@ class Older {
   @OnWebhook('awardee', '*', { name: 'older' })
   handle(event: WebhookEvent, context: HandlerContext) {
     return record(event, context);
+  }
+}
+
+/** The second pass comes when the test says so. */
+@Injectable()
+class HeldTimers extends HostTimers {
+  heldForMs = 0;
+  fire: () => void = () => undefined;
+
+  override after(name: string, ms: number, work: () => void, options?: { keepsAlive?: boolean }): void {
+    super.after(name, ms, work, options);
+    if (name !== 'webhook-inbox:reconcile-again') return;
+    this.heldForMs = ms;
+    this.fire = work;
   }
 }
 
@@ -80,6 +95,31 @@ describe('R03 what a receiver of an older version has claimed without this versi
     await start([Newer], { webhooks: { reconcile: true } });
     const count = `SELECT count(*)::int AS rows FROM webhook_outbox WHERE name = 'awardee/newer'`;
     await until(async () => (await database.query<{ rows: number }>(count))[0]!.rows === 1120, 20_000);
+  });
+
+  it('is looked for once more, while an older receiver may have gone on after the boot', async () => {
+    const older = await start([Older]);
+    await older.deliver('early');
+    const newer = await start([Newer], {
+      webhooks: { reconcile: true },
+      override: (builder) => builder.overrideProvider(HostTimers).useClass(HeldTimers),
+    });
+    // The first pass is over.
+    await until(async () => {
+      const first = `SELECT FROM webhook_outbox WHERE name = 'awardee/newer'`;
+      const pass = `SELECT FROM webhook_lease WHERE name = 'reconcile'`;
+      return (await database.query(first)).length === 1 && (await database.query(pass)).length === 0;
+    });
+    await older.deliver('late');
+    const timers = newer.app.get<HeldTimers>(HostTimers);
+    // All that came since the boot is within what is matched again.
+    expect(timers.heldForMs).toBeGreaterThan(5 * 60_000);
+    expect(timers.heldForMs).toBeLessThan(10 * 60_000);
+    timers.fire();
+    await until(async () => {
+      await newer.relay.tick();
+      return ran.includes('late');
+    });
   });
 
   it('is left alone where it came before the last minutes of a rolling deploy', async () => {

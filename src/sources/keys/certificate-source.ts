@@ -37,8 +37,20 @@ export class CertificateSource {
     this.keys = new RemoteKeys(async (url) => certificateKey(await fetchText(fetch, url), roots));
   }
 
-  /** @throws SignatureRejection when the URL is not the vendor's, or the certificate cannot be had or used */
-  async keyAt(text: unknown): Promise<KeyObject> {
+  /**
+   * Whether the certificate at a URL made a signature.
+   * @param verifies the check, with the certificate's key
+   * @throws SignatureRejection when the URL is not the vendor's, or the certificate cannot be had or used
+   */
+  async verify(text: unknown, verifies: (key: KeyObject) => boolean): Promise<boolean> {
+    const { href } = this.ownUrl(text);
+    const key = await this.keys.get(href);
+    if (!verifies(key)) return false;
+    this.keys.trust(href, key);
+    return true;
+  }
+
+  private ownUrl(text: unknown): URL {
     const url =
       typeof text === 'string' && text.length <= 2048 && URL.canParse(text) ? new URL(text) : undefined;
     if (
@@ -47,10 +59,13 @@ export class CertificateSource {
       url.username !== '' ||
       url.password !== '' ||
       url.port !== '' ||
+      // One certificate would have any number of names.
+      url.search !== '' ||
+      url.hash !== '' ||
       !this.isOwn(url)
     )
       throw new SignatureRejection('unusable-key', 'the certificate is not on a host of the vendor');
-    return this.keys.get(url.href);
+    return url;
   }
 }
 

@@ -13,15 +13,27 @@ export class PlaidKeys {
     private readonly fetch: Fetch,
   ) {}
 
-  /** @throws SignatureRejection */
-  async get(kid: unknown, secrets: readonly string[]): Promise<{ key: KeyObject; secret: number }> {
+  /**
+   * The place of the first credentials that Plaid accepts, when the key made the signature; undefined when it did not.
+   * @param verifies the check, with Plaid's key
+   * @throws SignatureRejection
+   */
+  async verify(
+    kid: unknown,
+    secrets: readonly string[],
+    verifies: (key: KeyObject) => boolean,
+  ): Promise<number | undefined> {
     if (typeof kid !== 'string' || !/^[A-Za-z0-9-]{1,64}$/.test(kid))
       throw new SignatureRejection('malformed-signature', 'kid is no key id');
     let failure: unknown = new SignatureRejection('unusable-key', 'the source has no credentials');
     for (const [secret, credentials] of secrets.entries()) {
       if (!isCredentials(credentials)) continue;
       try {
-        return { key: await this.keys.get(`${kid} ${credentials}`), secret };
+        const name = `${kid} ${credentials}`;
+        const key = await this.keys.get(name);
+        if (!verifies(key)) return undefined;
+        this.keys.trust(name, key);
+        return secret;
       } catch (error) {
         failure = error;
       }

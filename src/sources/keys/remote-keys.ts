@@ -5,9 +5,9 @@ export interface RemoteKeysLimits {
   readonly ttlMs: number;
   /** How long a failed fetch is remembered, in milliseconds. */
   readonly failureTtlMs: number;
-  /** Most names that are remembered; the one used longest ago goes first. */
+  /** Most names that are remembered, trusted ones and others each; the one used longest ago goes first. */
   readonly maxEntries: number;
-  /** Most fetches in a minute: names come from requests that are not verified yet. */
+  /** Most fetches in a minute of names that are not trusted: they come from requests that are not verified yet. */
   readonly maxPerMinute: number;
 }
 
@@ -25,10 +25,12 @@ interface Entry<T> {
 
 /**
  * Keys that a vendor publishes, by name (a URL, a key id). One fetch serves all who wait for it; what was fetched is used
- * until it expires; forged requests with ever new names can neither fill the memory nor flood the vendor.
+ * until it expires; forged requests with ever new names can neither fill the memory nor flood the vendor, nor take a key that has
+ * verified something from those it is for.
  */
 export class RemoteKeys<T> {
-  private readonly entries = new Map<string, Entry<T>>();
+  private readonly trusted = new Map<string, Entry<T>>();
+  private readonly others = new Map<string, Entry<T>>();
   private readonly limits: RemoteKeysLimits;
   private minute = { startedAt: 0, fetches: 0 };
 
@@ -42,20 +44,37 @@ export class RemoteKeys<T> {
   /** @throws SignatureRejection `key-unavailable` when the key cannot be had just now; whatever `load` rejects a key with */
   async get(name: string): Promise<T> {
     const now = Date.now();
-    const known = this.entries.get(name);
-    const entry = known !== undefined && known.expiresAt > now ? known : this.fetched(name, now);
-    // Last in the map is used last.
-    this.entries.delete(name);
-    this.entries.set(name, entry);
-    if (this.entries.size > this.limits.maxEntries) this.forgetOldest();
+    const entries = this.trusted.has(name) ? this.trusted : this.others;
+    let entry = entries.get(name);
+    if (entry === undefined || entry.expiresAt <= now) {
+      // Few names are trusted, and each is fetched once in its time.
+      if (entries === this.others) this.countFetch(now);
+      entry = this.fetched(name, now);
+    }
+    this.keep(entries, name, entry);
     return entry.key;
   }
 
-  private fetched(name: string, now: number): Entry<T> {
+  /** Its key has verified a request: from now on names that have not are no reason to forget it, or not to fetch it again. */
+  trust(name: string, key: T): void {
+    if (this.trusted.has(name)) return;
+    // It may have been forgotten meanwhile.
+    const entry = this.others.get(name) ?? {
+      key: Promise.resolve(key),
+      expiresAt: Date.now() + this.limits.ttlMs,
+    };
+    this.others.delete(name);
+    this.keep(this.trusted, name, entry);
+  }
+
+  private countFetch(now: number): void {
     if (now - this.minute.startedAt >= 60_000) this.minute = { startedAt: now, fetches: 0 };
     if (this.minute.fetches >= this.limits.maxPerMinute)
       throw new SignatureRejection('key-unavailable', 'too many keys were asked for in this minute');
     this.minute.fetches++;
+  }
+
+  private fetched(name: string, now: number): Entry<T> {
     const key = this.load(name).catch((error: unknown) => {
       entry.expiresAt = Date.now() + this.limits.failureTtlMs;
       if (error instanceof SignatureRejection) throw error;
@@ -67,10 +86,11 @@ export class RemoteKeys<T> {
     return entry;
   }
 
-  private forgetOldest(): void {
-    for (const oldest of this.entries.keys()) {
-      this.entries.delete(oldest);
-      return;
-    }
+  // Last in the map is used last.
+  private keep(entries: Map<string, Entry<T>>, name: string, entry: Entry<T>): void {
+    entries.delete(name);
+    entries.set(name, entry);
+    const [oldest] = entries.keys();
+    if (entries.size > this.limits.maxEntries) entries.delete(oldest!);
   }
 }

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
@@ -71,16 +72,15 @@ async function verify(
   const transmissionId = signatureHeader(request, 'PAYPAL-TRANSMISSION-ID');
   const time = request.headers.one('PAYPAL-TRANSMISSION-TIME');
   const signedAt = signedTime(time, 'iso8601');
-  const key = await certificates.keyAt(request.headers.one('PAYPAL-CERT-URL'));
-  const secret = webhookIds.findIndex((webhookId) =>
-    verifies(
-      'sha256',
-      Buffer.from([transmissionId, time, webhookId, crc32(request.rawBody)].join('|')),
-      key,
-      signature,
-    ),
+  const signed = webhookIds.map((webhookId) =>
+    Buffer.from([transmissionId, time, webhookId, crc32(request.rawBody)].join('|')),
   );
-  if (secret < 0)
+  let secret = -1;
+  const check = (key: KeyObject) => {
+    secret = signed.findIndex((bytes) => verifies('sha256', bytes, key, signature));
+    return secret >= 0;
+  };
+  if (!(await certificates.verify(request.headers.one('PAYPAL-CERT-URL'), check)))
     throw new SignatureRejection('wrong-signature', 'PayPal did not sign this for any of the webhook ids');
   return { secret, signedAt };
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, type KeyObject } from 'node:crypto';
 import type { BodyReader } from '../../core/body.js';
 import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
@@ -77,8 +77,9 @@ async function verify(
     throw new SignatureRejection('wrong-signature', 'the token is for another body');
   const signedAt = claimTime(claims, 'iat');
   if (signedAt === undefined) throw new SignatureRejection('missing-timestamp', 'the token has no iat');
-  const { key, secret } = await keys.get(header['kid'], secrets);
-  if (!verifiesEs256(signed, key, signature))
+  const check = (key: KeyObject) => verifiesEs256(signed, key, signature);
+  const secret = await keys.verify(header['kid'], secrets, check);
+  if (secret === undefined)
     throw new SignatureRejection('wrong-signature', 'Plaid’s key did not make this signature');
   return { secret, signedAt };
 }

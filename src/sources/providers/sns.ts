@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import { verifies } from '../signing/public-key.js';
 import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
@@ -94,8 +95,9 @@ async function verify(
   const signature = body.at('Signature');
   const bytes = typeof signature === 'string' ? decodeStrict(signature, 'base64') : undefined;
   if (bytes === undefined) throw new SignatureRejection('malformed-signature', 'Signature is no base64');
-  const key = await certificates.keyAt(body.at('SigningCertURL'));
-  if (!verifies(algorithm, Buffer.from(text), key, bytes))
+  const signed = Buffer.from(text);
+  const check = (key: KeyObject) => verifies(algorithm, signed, key, bytes);
+  if (!(await certificates.verify(body.at('SigningCertURL'), check)))
     throw new SignatureRejection('wrong-signature', 'the certificate did not make this signature');
   return { secret, signedAt: timeOf(body) };
 }

@@ -53,6 +53,21 @@ describe('secrets of many tenants', () => {
     expect(loaded).toEqual(['a', 'b']);
   });
 
+  it('stay those of tenants that exist, and are loaded again, whatever names are made up', async () => {
+    const exists = (tenant: string) => tenant === 'a';
+    const loaded: string[] = [];
+    const load = (tenant: string) => (loaded.push(tenant), exists(tenant) ? ['s'] : []);
+    const { get } = counted({ load, ttl: '30s', maxEntries: 2, maxLoadsPerMinute: 5 });
+    const forge = () => Promise.allSettled(Array.from({ length: 10 }, async (_, i) => get(`forged-${i}`)));
+    await get('a');
+    await forge();
+    await expect(get('a')).resolves.toEqual(['s']);
+    jest.advanceTimersByTime(30_001);
+    await forge();
+    await expect(get('a')).resolves.toEqual(['s']);
+    expect(loaded.filter(exists)).toHaveLength(2);
+  });
+
   it('are refused for a request that names no tenant', async () => {
     const { get } = counted();
     for (const name of ['', 'x'.repeat(256)])

@@ -126,6 +126,38 @@ describe('keys that are fetched', () => {
   });
 });
 
+describe('requests with forged names of certificates', () => {
+  it('do not keep the genuine ones out', async () => {
+    const signer = signerOf('sns');
+    const { calls, fetch } = counting((url) =>
+      url.endsWith('-1.pem') ? servedCertificate : new Error('404'),
+    );
+    const { provider } = sourceOf(signer, [signer.secret], { fetch });
+    const genuine = signedRequest(signer);
+    await provider.verify(genuine, [signer.secret]);
+    for (let n = 2; n <= 41; n += 1) {
+      const rawBody = Buffer.from(genuine.rawBody.toString().replace('Service-1.pem', `Service-${n}.pem`));
+      expect(await reasonOf(provider.verify({ ...genuine, rawBody }, [signer.secret]))).toBe(
+        'key-unavailable',
+      );
+    }
+    expect(await reasonOf(provider.verify(genuine, [signer.secret]))).toBe('accepted');
+    expect(calls).toHaveLength(1 + 29);
+  });
+
+  it('are refused where they would give one certificate any number of names', async () => {
+    const signer = signerOf('sns');
+    const { calls, fetch } = counting(() => servedCertificate);
+    const { provider } = sourceOf(signer, [signer.secret], { fetch });
+    const genuine = signedRequest(signer);
+    for (const end of ['?n=1', '#n']) {
+      const rawBody = Buffer.from(genuine.rawBody.toString().replace('.pem', `.pem${end}`));
+      expect(await reasonOf(provider.verify({ ...genuine, rawBody }, [signer.secret]))).toBe('unusable-key');
+    }
+    expect(calls).toHaveLength(0);
+  });
+});
+
 describe('the cache of keys', () => {
   beforeEach(() => jest.useFakeTimers({ now: NOW * 1000 }));
   afterEach(() => jest.useRealTimers());
@@ -166,6 +198,22 @@ describe('the cache of keys', () => {
     expect(outcomes.filter((outcome) => outcome === 'key-unavailable')).toHaveLength(970);
     jest.advanceTimersByTime(60_000);
     expect(await keys.get('genuine')).toBe(1);
+  });
+
+  it('keeps a key that has verified something, and fetches it again in time, whatever names forged requests come with', async () => {
+    const loaded: string[] = [];
+    const load = (name: string) => (loaded.push(name), Promise.resolve(name));
+    const keys = new RemoteKeys(load, { maxEntries: 2, maxPerMinute: 5, ttlMs: 10_000 });
+    const forge = () =>
+      Promise.allSettled(Array.from({ length: 20 }, async (_, i) => keys.get(`forged-${i}`)));
+    keys.trust('genuine', await keys.get('genuine'));
+    await forge();
+    expect(await keys.get('genuine')).toBe('genuine');
+    jest.advanceTimersByTime(10_001);
+    await forge();
+    expect(await keys.get('genuine')).toBe('genuine');
+    expect(loaded.filter((name) => name === 'genuine')).toHaveLength(2);
+    expect(loaded).toHaveLength(2 + 4);
   });
 });
 
