@@ -8,7 +8,7 @@ import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import type { HandlerContext } from '../handlers/context.js';
+import type { HandlerContext } from '../core/context.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';

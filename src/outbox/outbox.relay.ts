@@ -150,6 +150,7 @@ export class OutboxRelay {
   }
 
   private async leaseNow(): Promise<StartedJob[]> {
+    const { leaseMs } = this.relay();
     if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     await this.turns.give();
     const started: StartedJob[] = [];
@@ -157,19 +158,18 @@ export class OutboxRelay {
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
-      const taken = await this.leaseGroup(group(this.jobs));
+      const taken = await this.leaseGroup(group(this.jobs), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.jobs))).started);
+    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.jobs), leaseMs)).started);
     return started;
   }
 
-  private async leaseGroup({ names, limit, alone = false }: LeaseGroup): Promise<Taken> {
+  private async leaseGroup({ names, limit, alone = false }: LeaseGroup, leaseMs: number): Promise<Taken> {
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
-    const { leaseMs } = this.relay();
     const startedAt = performance.now();
     const { leased, exhausted, moved } = await onConnection(this.dataSource, (connection) =>
       alone
@@ -182,7 +182,7 @@ export class OutboxRelay {
       return { started: [], moved };
     }
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length > 0) return this.leaseGroup({ names, limit, alone });
+    if (alone && exhausted.length > 0) return this.leaseGroup({ names, limit, alone }, leaseMs);
     return { started: this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)), moved };
   }
 

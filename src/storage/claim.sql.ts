@@ -42,7 +42,7 @@ export const DUPLICATE = `
            waits = order_key IS NOT NULL
       FROM claim c
      WHERE $5 AND o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id AND o.event_id IS NOT NULL
-       AND o.kind = 'handler' AND o.state = 'dead' AND NOT o.revived
+       AND o.kind = 'handler' AND o.state = 'dead' AND NOT o.revived AND o.reason IS DISTINCT FROM 'given-up'
     RETURNING o.id
   ), conflict AS (
     INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)

@@ -204,6 +204,34 @@ describe('the order of a key', () => {
     expect(ran).toEqual(['b1', 'a1', 'a2']);
   });
 
+  it("onDead: 'block': a dead row that is given up holds its key no longer, and no redelivery revives it", async () => {
+    script.handle = (event) => {
+      if (event.eventId === 'a1') throw new PermanentError('on purpose');
+      ran.push(event.eventId);
+    };
+    await start({ onDead: 'block' });
+    await deliver('a', 1);
+    await deliver('a', 2);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual([]);
+    const [dead] = await inbox.rows(`state = 'dead'`);
+    const revivals = inbox.app.get(Revivals);
+    expect(await revivals.giveUp([dead!.id], who)).toEqual([dead!.id]);
+    expect(await revivals.giveUp([dead!.id], who)).toEqual([]);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a2']);
+    await deliver('a', 1);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(await inbox.rows(`event_id = 'a1'`)).toMatchObject([
+      { state: 'dead', reason: 'given-up', error: expect.stringContaining('on purpose'), attempt: 1 },
+    ]);
+    // A person may think better of it.
+    script.handle = (event) => void ran.push(event.eventId);
+    expect(await revivals.revive([dead!.id], who)).toEqual([dead!.id]);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a2', 'a1']);
+  });
+
   it("onDead: 'block': a parked effect holds its key until a person decides, that it is not to happen included", async () => {
     script.handle = (_event, { enqueue }) => enqueue('mail', { key: 'a' });
     script.effect = (_payload, { attempt }) => {
