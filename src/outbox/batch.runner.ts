@@ -1,7 +1,9 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { orAborted } from '../core/abort.js';
+import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { BatchEvent } from '../core/context.js';
 import type { Handler } from '../handlers/handler.registry.js';
@@ -12,6 +14,7 @@ import { Deadline } from './deadline.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
@@ -40,8 +43,10 @@ export class BatchRunner {
     private readonly stale: StaleFilter,
     private readonly handlers: HandlerRunner,
     private readonly failures: FailureSettler,
+    private readonly outbox: Outbox,
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
   ) {}
 
   /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
@@ -94,6 +99,8 @@ export class BatchRunner {
         this.settled(transaction, handler, items, either, outcomes),
       );
       this.wakeUp.wake();
+      const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
+      this.tally.add(handler.source, 'handled', done.length);
       this.logger.log(logLine('handled as a batch', { ...rowFacts(first), events: items.length }));
     } catch (error) {
       // All rows of a batch were settled by one commit, so that any of them tells of it.
@@ -133,7 +140,9 @@ export class BatchRunner {
     signal: AbortSignal,
     outcomes: Outcomes,
   ): Promise<void> {
-    const { manager } = transaction;
+    const { manager, queryRunner } = transaction;
+    // Which event's effect it would be is not known, and under an id of its own a replay would do it again.
+    this.outbox.bind(queryRunner, refuseInBatch);
     const runs = fresh.map(({ row }) => new RunEnqueue(this.enqueueStores, manager, row));
     const events: BatchEvent[] = fresh.map(({ event, current }, index) => ({
       ...event,
@@ -176,3 +185,11 @@ export class BatchRunner {
 
 const markOf = (handler: Handler, { event }: Item) =>
   JSON.stringify([event.tenant, handler.options.skipStale!.key.call(handler.instance, event)]);
+
+async function refuseInBatch(effect: string): Promise<never> {
+  throw new WebhookInboxError(
+    'ENQUEUE_REFUSED',
+    `Effect '${effect}' was enqueued by Outbox.enqueue in a batch handler, where it belongs to no event: ` +
+      `use the event's own \`enqueue\``,
+  );
+}
