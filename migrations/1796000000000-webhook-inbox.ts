@@ -10,7 +10,7 @@ import { DESK_TABLES, DESK_TABLE_NAMES } from './desk.tables.js';
  * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
  * - `webhook_lease`: names of jobs that one instance at a time may run.
  * - `webhook_pause`: sources, handlers and effects that no relay leases.
- * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key.
+ * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key, which may name a person: only its hash is kept.
  * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
  * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
  * - those of the operator's desk: see `desk.tables`.
@@ -168,9 +168,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         handler text        NOT NULL,
         source  text        NOT NULL,
         tenant  text        NOT NULL,
-        key     text        NOT NULL CHECK (octet_length(key) <= 255),
+        key_sha256 bytea    NOT NULL CHECK (octet_length(key_sha256) = 32),
         at      timestamptz NOT NULL,
-        PRIMARY KEY (handler, source, tenant, key)
+        PRIMARY KEY (handler, source, tenant, key_sha256)
       )`);
     await runner.query(`
       CREATE TABLE IF NOT EXISTS webhook_replay (
@@ -181,6 +181,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         reason      text        NOT NULL,
         PRIMARY KEY (replay_id, claim_id)
       )`);
+    // It goes with its claim.
+    await runner.query(`CREATE INDEX IF NOT EXISTS webhook_replay_claim ON webhook_replay (claim_id)`);
     await runner.query(`
       CREATE TABLE IF NOT EXISTS webhook_refire (
         outbox_id  uuid     NOT NULL,

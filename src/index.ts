@@ -19,7 +19,7 @@ export type {
   EnqueueOptions,
   HandlerContext,
   WebhookEffects,
-} from './handlers/context.js';
+} from './core/context.js';
 
 export { SignatureGuard } from './http/signature.guard.js';
 export { IdempotencyInterceptor } from './http/idempotency.interceptor.js';

@@ -1,14 +1,18 @@
 import {
   Inject,
   Injectable,
+  Logger,
   Module,
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { cautions } from './core/cautions.js';
+import { logLine } from './core/log.js';
 import type { ResolvedOptions } from './core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { HandlerRegistry } from './handlers/handler.registry.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
@@ -24,6 +28,8 @@ import { WakeListener } from './outbox/wake.listener.js';
  */
 @Injectable()
 export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
+  private readonly logger = new Logger('WebhookInbox');
+
   constructor(
     modules: ModulesContainer,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -34,6 +40,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly timers: HostTimers,
     private readonly reconciler: StartupReconciler,
     private readonly retention: Retention,
+    private readonly registry: HandlerRegistry,
   ) {
     // Nest sorts modules by distance from the root, farthest first, when it calls the first hook; constructors run before.
     for (const module of modules.values()) {
@@ -42,6 +49,12 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   }
 
   onApplicationBootstrap(): void {
+    for (const source of this.options.sources.values()) {
+      const waits = [...this.registry.handlers().values(), ...this.registry.routes().values()].some(
+        (work) => work.source === source.name && (!('inline' in work) || work.inline),
+      );
+      for (const text of cautions(source, waits)) this.logger.warn(logLine(text, {}));
+    }
     this.loop.start();
     this.notifier.start();
     this.listener.start();

@@ -5,6 +5,7 @@ export type ErrorCode =
   | 'EVENT_ID_UNUSABLE'
   | 'UNKNOWN_SOURCE'
   | 'UNKNOWN_EFFECT'
+  | 'UNKNOWN_HANDLER'
   | 'EFFECT_KEY_REQUIRED'
   | 'PERMANENT'
   | 'RETRY_AFTER'

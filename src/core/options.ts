@@ -1,6 +1,7 @@
 import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
 import type { Classifier } from './classify.js';
+import type { CompletionContext } from './context.js';
 import type { Duration } from './duration.js';
 import type { WebhookEvent } from './event.js';
 import type { SourceDefinition } from './source.js';
@@ -158,6 +159,8 @@ export interface BusinessRecordPolicy {
   readonly window?: Duration;
   /** Rows settled more recently are left alone. @default '1m' */
   readonly minAge?: Duration;
+  /** Longest look, for one batch; then its `signal` fires and its rows stay unchecked. @default '30s' */
+  readonly timeout?: Duration;
   /** `report` raises the alert only. @default 'reprocess' */
   readonly onMissing?: 'reprocess' | 'report';
 }
@@ -173,6 +176,7 @@ export interface RecordByFunction {
   missing(
     events: readonly WebhookEvent[],
     manager: EntityManager,
+    context: { readonly signal: AbortSignal },
   ): Promise<readonly WebhookEvent[]> | readonly WebhookEvent[];
 }
 
@@ -203,6 +207,11 @@ export interface ProbeContext {
   /** The idempotency key that the attempts used. */
   readonly key: string;
   readonly signal: AbortSignal;
+  /**
+   * For an effect whose method calls `complete`: work that commits with the effect's completion when the answer is `done`, since the
+   * method is not called then. An answer that is another drops it.
+   */
+  readonly complete: (work: (context: CompletionContext) => unknown) => Promise<void>;
 }
 
 /** What a probe found out. `done` may tell the result, which is kept as if the effect had returned it. */

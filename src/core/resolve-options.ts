@@ -93,6 +93,7 @@ const recordSchema = (shape: z.ZodRawShape) =>
     ...shape,
     window: duration.optional(),
     minAge: duration.optional(),
+    timeout: pause.optional(),
     onMissing: z.enum(['reprocess', 'report']).optional(),
   });
 const workShape = {
@@ -195,6 +196,7 @@ export interface ResolvedRecord {
   readonly look: RecordByEntity | RecordByFunction;
   readonly windowMs: number;
   readonly minAgeMs: number;
+  readonly timeoutMs: number;
   readonly onMissing: 'reprocess' | 'report';
 }
 
@@ -217,7 +219,8 @@ export function resolveRecord(
       `${where}.businessRecord.minAge: expected less than the window (${windowMs} ms), received ${minAgeMs} ms`,
     );
   }
-  return { look: record, windowMs, minAgeMs, onMissing: record.onMissing ?? 'reprocess' };
+  const timeoutMs = toMs(record.timeout ?? '30s')!;
+  return { look: record, windowMs, minAgeMs, timeoutMs, onMissing: record.onMissing ?? 'reprocess' };
 }
 
 export function checkEffectOptions(options: EffectOptions, where: string): void {

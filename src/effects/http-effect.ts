@@ -1,6 +1,6 @@
 import { toMs, type Duration } from '../core/duration.js';
 import { HttpFailure, PermanentError } from '../core/errors.js';
-import type { EffectContext } from '../handlers/context.js';
+import type { EffectContext } from '../core/context.js';
 import { HttpClient, type Allow, type HttpResponse } from './http-client.js';
 
 /** A call to the outside world. */

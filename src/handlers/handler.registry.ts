@@ -6,7 +6,7 @@ import type { WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options.js';
-import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from './context.js';
+import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
 import { typeMatches } from './type-pattern.js';
 
 interface Work {
@@ -52,6 +52,9 @@ export interface Route {
   readonly source: string;
 }
 
+/** As `webhook_outbox.name` holds them. */
+const MAX_NAME_BYTES = 255;
+
 /** What this process can run: filled once at boot, asked by everyone else. */
 @Injectable()
 export class HandlerRegistry {
@@ -60,26 +63,26 @@ export class HandlerRegistry {
   private readonly routesByName = new Map<string, Route>();
   private readonly bySource = new Map<string, Handler[]>();
 
-  /** @throws ConfigurationError when the name is taken */
+  /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
     for (const name of [handler.name, ...handler.was]) {
-      this.refuseTaken(name, this.handlersByName.has(name) || this.routesByName.has(name));
+      this.accept(name, this.handlersByName.has(name) || this.routesByName.has(name));
       this.handlersByName.set(name, handler);
     }
     this.bySource.set(handler.source, [...(this.bySource.get(handler.source) ?? []), handler]);
   }
 
-  /** @throws ConfigurationError when the name is taken */
+  /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addEffect(effect: Effect): void {
     for (const name of [effect.name, ...effect.was]) {
-      this.refuseTaken(name, this.effectsByName.has(name));
+      this.accept(name, this.effectsByName.has(name));
       this.effectsByName.set(name, effect);
     }
   }
 
-  /** @throws ConfigurationError when the name is taken */
+  /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addRoute(route: Route): void {
-    this.refuseTaken(route.name, this.routesByName.has(route.name) || this.handlersByName.has(route.name));
+    this.accept(route.name, this.routesByName.has(route.name) || this.handlersByName.has(route.name));
     this.routesByName.set(route.name, route);
   }
 
@@ -98,6 +101,18 @@ export class HandlerRegistry {
   /** By its name or a former one. */
   effect(name: string): Effect | undefined {
     return this.effectsByName.get(name);
+  }
+
+  /** @throws WebhookInboxError UNKNOWN_HANDLER */
+  knownHandler(name: string): Handler {
+    const handler = this.handlersByName.get(name);
+    if (handler !== undefined) return handler;
+    const known = [...this.handlersByName.keys()];
+    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
+    throw new WebhookInboxError(
+      'UNKNOWN_HANDLER',
+      `No handler has the full name '${name}' (source/name).${hint}`,
+    );
   }
 
   /** @throws WebhookInboxError UNKNOWN_EFFECT */
@@ -122,7 +137,14 @@ export class HandlerRegistry {
     return this.routesByName;
   }
 
-  private refuseTaken(name: string, taken: boolean): void {
+  private accept(name: string, taken: boolean): void {
+    const bytes = Buffer.byteLength(name);
+    if (bytes > MAX_NAME_BYTES) {
+      throw new ConfigurationError(
+        `'${name.slice(0, 60)}…': expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}; ` +
+          `give the handler a shorter \`name\``,
+      );
+    }
     if (taken) {
       throw new ConfigurationError(
         `'${name}' is registered twice. Names of handlers are unique for a source and those of effects for an application: ` +

@@ -1,11 +1,13 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRecord } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
+import { Deadline } from '../outbox/deadline.js';
 import { EventPreparer } from '../outbox/event.preparer.js';
 import type { ClaimCursor } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
@@ -110,14 +112,15 @@ export class RecordReconciler {
   }
 
   private async missing(
-    { look }: ResolvedRecord,
+    { look, timeoutMs }: ResolvedRecord,
     rows: readonly Candidate[],
     manager: EntityManager,
   ): Promise<{ missing: Candidate[]; checked: number; error?: unknown }> {
     if ('missing' in look) {
       try {
         const events = rows.map(({ seen }) => seen);
-        const ids = new Set((await look.missing(events, manager)).map(({ id }) => id));
+        const missing = await limited(timeoutMs, async (signal) => look.missing(events, manager, { signal }));
+        const ids = new Set(missing.map(({ id }) => id));
         return { missing: rows.filter(({ id }) => ids.has(id)), checked: rows.length };
       } catch (error) {
         return { missing: [], checked: 0, error };
@@ -130,7 +133,8 @@ export class RecordReconciler {
       try {
         const where = look.where(row.seen);
         refuseEmpty(where);
-        if (!(await manager.existsBy(look.entity, where))) missing.push(row);
+        const exists = await limited(timeoutMs, () => manager.existsBy(look.entity, where));
+        if (!exists) missing.push(row);
         checked += 1;
       } catch (thrown) {
         error = thrown;
@@ -157,6 +161,16 @@ export class RecordReconciler {
   private tell({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
     const { source, tenant, eventId } = event;
     this.alerts.raise({ kind: 'missing-record', outboxId, name, event: { source, tenant, eventId }, action });
+  }
+}
+
+/** A look that never ends must not hold up the reconciler, nor its lease and what waits for it. */
+async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new Deadline('the look for a business record', timeoutMs);
+  try {
+    return await orAborted(look(deadline.signal), deadline.signal);
+  } finally {
+    deadline.end();
   }
 }
 

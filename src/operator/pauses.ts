@@ -1,7 +1,11 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
+import { closest } from 'fastest-levenshtein';
 import { DataSource } from 'typeorm';
+import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { PausedNames } from '../outbox/paused.names.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
@@ -17,13 +21,19 @@ export class Pauses {
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly registry: HandlerRegistry,
     private readonly store: PauseStore,
     private readonly paused: PausedNames,
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** @returns false when it was paused already */
-  async pause(kind: PauseKind, name: string, { by, reason }: Decider): Promise<boolean> {
+  /**
+   * @returns false when it was paused already
+   * @throws WebhookInboxError UNKNOWN_SOURCE, UNKNOWN_HANDLER, UNKNOWN_EFFECT: a pause of nothing would look like one
+   */
+  async pause(kind: PauseKind, asked: string, { by, reason }: Decider): Promise<boolean> {
+    const name = this.known(kind, asked);
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
     this.logger.log(logLine('paused', { kind, name, by, reason }));
@@ -37,6 +47,16 @@ export class Pauses {
     this.logger.log(logLine('resumed', { kind, name, by, reason }));
     if (changed) this.wakeUp.wake();
     return changed;
+  }
+
+  /** Of a handler or an effect the name of today, which is the one that relays look at. */
+  private known(kind: PauseKind, name: string): string {
+    if (kind === 'handler') return this.registry.knownHandler(name).name;
+    if (kind === 'effect') return this.registry.knownEffect(name).name;
+    const known = [...this.options.sources.keys()];
+    if (known.includes(name)) return name;
+    const hint = known.length > 0 ? `; did you mean '${closest(name, known)}'?` : '';
+    throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured${hint}`);
   }
 
   list(): Promise<Pause[]> {

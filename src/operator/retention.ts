@@ -8,7 +8,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { inTransaction } from '../storage/connection.js';
 import { LeaseStore } from '../storage/lease.store.js';
-import { RetentionStore } from '../storage/retention.store.js';
+import { RetentionStore, type MarkCursor } from '../storage/retention.store.js';
 
 export interface RetentionReport {
   /** False when another instance was at it. */
@@ -22,6 +22,8 @@ export interface RetentionReport {
   /** Effects that belong to no event, deleted. */
   readonly looseEffects: number;
   readonly conflicts: number;
+  /** Marks of `skipStale` that no event can be stale against any more. */
+  readonly watermarks: number;
 }
 
 type Batch = (manager: EntityManager) => Promise<{ readonly count: number; readonly more: boolean }>;
@@ -46,7 +48,15 @@ export class Retention {
 
   /** Everything that is due, in batches, unless another instance is at it. */
   async prune(): Promise<RetentionReport> {
-    const report = { ran: false, claims: 0, bodies: 0, effects: 0, looseEffects: 0, conflicts: 0 };
+    const report = {
+      ran: false,
+      claims: 0,
+      bodies: 0,
+      effects: 0,
+      looseEffects: 0,
+      conflicts: 0,
+      watermarks: 0,
+    };
     if (!(await this.mine())) return report;
     report.ran = true;
     try {
@@ -60,6 +70,7 @@ export class Retention {
       report.conflicts = await this.batches(
         full((m) => this.store.deleteConflicts(m, LOOSE_EFFECTS_MS, BATCH)),
       );
+      report.watermarks = await this.batches(this.watermarks());
     } finally {
       await this.leases.giveBack(this.dataSource.manager, JOB, this.relay.owner);
     }
@@ -94,6 +105,19 @@ export class Retention {
     return async (manager) => {
       const page = await this.store.emptyEffects(manager, name, effectsMs, BATCH, cursor);
       cursor = page.last ?? undefined;
+      return { count: page.count, more: page.looked === BATCH };
+    };
+  }
+
+  // Twice the window: an event that is kept may have happened a while before it came, and can be replayed.
+  private watermarks(): Batch {
+    const ages = new Map(
+      [...this.options.sources.values()].map((source) => [source.name, 2 * source.retentionMs]),
+    );
+    let cursor: MarkCursor | undefined;
+    return async (manager) => {
+      const page = await this.store.deleteWatermarks(manager, ages, BATCH, cursor);
+      cursor = page.last;
       return { count: page.count, more: page.looked === BATCH };
     };
   }

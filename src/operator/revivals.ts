@@ -14,7 +14,7 @@ export interface Decider {
   readonly reason: string;
 }
 
-/** Gives dead rows new attempts, once the cause is gone. */
+/** Gives dead rows new attempts, once the cause is gone, or gives them up. */
 @Injectable()
 export class Revivals {
   private readonly logger = new Logger('WebhookInbox');
@@ -37,6 +37,18 @@ export class Revivals {
     for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
     if (revived.length > 0) this.wakeUp.wake();
     return revived;
+  }
+
+  /**
+   * Lets dead rows be, for good: under `onDead: 'block'` the next of their key runs, and no redelivery gives them new attempts. They
+   * stay dead, with their error, and a person may still revive or replay them.
+   * @returns the ids of the rows that were dead and not given up before
+   */
+  async giveUp(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
+    const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
+    for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
+    if (givenUp.length > 0) this.wakeUp.wake();
+    return givenUp;
   }
 
   /** Only a delivery can run them: one that were due now would be dead at the relay's next look. */

@@ -5,7 +5,7 @@ import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import type { BatchEvent } from '../handlers/context.js';
+import type { BatchEvent } from '../core/context.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';

@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { logLine } from '../core/log.js';
+import type { CompletionContext } from '../core/context.js';
 import type { ProbeAnswer } from '../core/options.js';
 import type { ParkedReason } from '../core/states.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
@@ -10,12 +11,15 @@ import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { tracksDoubt } from './failure.settler.js';
 import { rowFacts } from './row-facts.js';
 
+/** Work that commits with the completion of an effect. */
+export type Completion = (context: CompletionContext) => unknown;
+
 /** What may be done with a leased effect. */
 export type Checked =
   /** `inDoubt`: an earlier attempt may have got through all the same. */
   | { readonly kind: 'call'; readonly inDoubt: boolean }
   /** An earlier attempt got through. */
-  | { readonly kind: 'done'; readonly result: unknown }
+  | { readonly kind: 'done'; readonly result: unknown; readonly completion?: Completion }
   | { readonly kind: 'park'; readonly reason: ParkedReason }
   | { readonly kind: 'lost' };
 
@@ -33,9 +37,12 @@ export class EffectDoubts {
   async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
     // An earlier attempt's call was made and its result kept: only the completion is missing.
     if (row.previousResult !== undefined) return { kind: 'call', inDoubt: false };
-    const answer = await this.probe(effect, row, payload, signal);
-    if (typeof answer === 'object') return { kind: 'done', result: answer.done };
-    if (answer === 'done') return { kind: 'done', result: undefined };
+    let completion: Completion | undefined;
+    const answer = await this.probe(effect, row, payload, signal, (work) => {
+      completion = work;
+    });
+    if (typeof answer === 'object') return { kind: 'done', result: answer.done, completion };
+    if (answer === 'done') return { kind: 'done', result: undefined, completion };
     if (answer === 'unknown' && effect.options.inDoubt === 'park')
       return { kind: 'park', reason: 'in-doubt' };
     if (answer !== 'not-done' && row.attempt > 1 && row.ageMs > effect.keyRetentionMs) {
@@ -52,11 +59,14 @@ export class EffectDoubts {
     row: LeasedRow,
     payload: unknown,
     signal: AbortSignal,
+    onComplete: (work: Completion) => void,
   ): Promise<ProbeAnswer | undefined> {
     const { options } = effect;
     if (options.probe === undefined) return row.begun ? 'unknown' : undefined;
     if (!row.begun && options.probeFirst !== true) return undefined;
-    const asking = Promise.resolve(options.probe.call(effect.instance, payload, { key: row.id, signal }));
+    const complete = async (work: Completion) => onComplete(work);
+    const context = { key: row.id, signal, complete };
+    const asking = Promise.resolve(options.probe.call(effect.instance, payload, context));
     const answer = await orAborted(asking, signal);
     this.logger.log(
       logLine('probed', rowFacts(row, { answer: typeof answer === 'object' ? 'done' : answer })),

@@ -6,12 +6,12 @@ import { isKnownNotDone } from '../core/classify.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import type { CompletionContext, EffectContext } from '../handlers/context.js';
+import type { EffectContext } from '../core/context.js';
 import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { inTransaction } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
-import { EffectDoubts } from './effect.doubts.js';
+import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { Outbox } from './outbox.js';
@@ -19,8 +19,6 @@ import { effectResult } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
-
-type Completion = (context: CompletionContext) => unknown;
 
 /** How an effect's method ended. */
 interface Called {
@@ -76,7 +74,7 @@ export class EffectRunner {
       const checked = await this.doubts.check(effect, row, payload, signal);
       if (checked.kind === 'park')
         return await this.failures.park(this.dataSource.manager, row, checked.reason);
-      if (checked.kind === 'done') return await this.settle(effect, row, { result: checked.result }, signal);
+      if (checked.kind === 'done') return await this.settle(effect, row, checked, signal);
       if (checked.kind === 'lost') return 'lost';
       inDoubt = checked.inDoubt;
       calling = true;

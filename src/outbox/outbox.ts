@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { uuidV7 } from '../core/outbox-id.js';
-import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../handlers/context.js';
+import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { freeze, newEffect } from './run.enqueue.js';

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../core/errors.js';
 import { outboxId } from '../core/outbox-id.js';
-import type { Enqueued, EnqueueOptions } from '../handlers/context.js';
+import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';

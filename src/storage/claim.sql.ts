@@ -57,7 +57,7 @@ export const DUPLICATES = `
      CROSS JOIN LATERAL (
        SELECT id FROM webhook_outbox
         WHERE source = k.source AND tenant = k.tenant AND event_id = k.event_id AND event_id IS NOT NULL
-          AND kind = 'handler' AND state = 'dead' AND NOT revived
+          AND kind = 'handler' AND state = 'dead' AND NOT revived AND reason IS DISTINCT FROM 'given-up'
         ORDER BY id FOR UPDATE
      ) o
   ), revived AS (

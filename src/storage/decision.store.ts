@@ -25,6 +25,12 @@ export class DecisionStore {
     return rows.map((row) => row.id);
   }
 
+  /** Lets dead rows be: they hold their key no longer, and no redelivery revives them. Returns the ids of those that were dead. */
+  async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
+    const rows: { id: string }[] = await manager.query(GIVE_UP, [outboxIds]);
+    return rows.map((row) => row.id);
+  }
+
   /**
    * Decides about a parked effect. `retry` forgets what was begun, and the time since the key was first used.
    * False when the row is not parked.
@@ -48,6 +54,14 @@ const REVIVE = `
     RETURNING o.id
   )
   SELECT id FROM revived`;
+
+const GIVE_UP = `
+  WITH given_up AS (
+    UPDATE webhook_outbox SET reason = 'given-up'
+     WHERE id = ANY($1::uuid[]) AND state = 'dead' AND reason <> 'given-up'
+    RETURNING id
+  )
+  SELECT id FROM given_up`;
 
 const DECIDE = `
   WITH decided AS (

@@ -35,7 +35,9 @@ export const DELETE_CLAIMS = `
   ), claims AS (
     DELETE FROM webhook_claim c USING going g
      WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
-    RETURNING 1
+    RETURNING c.id
+  ), replays AS (
+    DELETE FROM webhook_replay r USING claims WHERE r.claim_id = claims.id
   ), gone AS (
     DELETE FROM webhook_outbox o USING rows r, going g
      WHERE o.id = r.id AND r.source = g.source AND r.tenant = g.tenant AND r.event_id = g.event_id
@@ -113,3 +115,28 @@ export const DELETE_CONFLICTS = `
     DELETE FROM webhook_conflict k USING old WHERE k.ctid = old.at RETURNING 1
   )
   SELECT count(*)::int AS count FROM gone`;
+
+/**
+ * A page of marks in the order of their key: an index on their times would cost every handler that raises one, to save a walk a
+ * night. The lock looks again: a mark that has just been raised stays.
+ */
+export const DELETE_WATERMARKS = `
+  WITH page AS MATERIALIZED (
+    SELECT handler, source, tenant, key_sha256 FROM webhook_watermark
+     WHERE (handler, source, tenant, key_sha256) > ($4, $5, $6, $7::bytea)
+     ORDER BY handler, source, tenant, key_sha256 LIMIT $3
+  ), old AS MATERIALIZED (
+    SELECT w.handler, w.source, w.tenant, w.key_sha256
+      FROM page p JOIN unnest($1::text[], $2::float8[]) AS s(source, age_ms) ON s.source = p.source
+      JOIN webhook_watermark w ON w.handler = p.handler AND w.source = p.source AND w.tenant = p.tenant AND w.key_sha256 = p.key_sha256
+     WHERE w.at < now() - s.age_ms * interval '1 ms'
+       FOR UPDATE OF w SKIP LOCKED
+  ), gone AS (
+    DELETE FROM webhook_watermark w USING old
+     WHERE w.handler = old.handler AND w.source = old.source AND w.tenant = old.tenant AND w.key_sha256 = old.key_sha256
+    RETURNING 1
+  ), last AS (
+    SELECT * FROM page ORDER BY handler DESC, source DESC, tenant DESC, key_sha256 DESC LIMIT 1
+  )
+  SELECT (SELECT count(*)::int FROM gone) AS count, (SELECT count(*)::int FROM page) AS looked,
+         (SELECT to_jsonb(last) - 'key_sha256' FROM last) AS place, (SELECT key_sha256 FROM last) AS key_sha256`;

@@ -4,6 +4,7 @@ import {
   DELETE_CLAIMS,
   DELETE_CONFLICTS,
   DELETE_EFFECTS,
+  DELETE_WATERMARKS,
   EMPTY_BODIES,
   EMPTY_EFFECTS,
   INDEXES_ONLY,
@@ -15,6 +16,15 @@ interface Key {
   readonly tenant: string;
   readonly event_id: string;
 }
+
+/** A place in the order of marks. */
+export interface MarkCursor {
+  readonly handler: string;
+  readonly source: string;
+  readonly tenant: string;
+  readonly key: Buffer;
+}
+const FIRST_MARK: MarkCursor = { handler: '', source: '', tenant: '', key: Buffer.of() };
 
 /**
  * Deletes and empties what is older than its window, at most `limit` at once; never what is unsettled, never what someone has
@@ -63,6 +73,32 @@ export class RetentionStore {
   /** Deletes effects that belong to no event and were settled more than `ageMs` milliseconds ago. */
   async deleteEffects(manager: EntityManager, ageMs: number, limit: number): Promise<number> {
     return counted(manager, DELETE_EFFECTS, [ageMs, limit]);
+  }
+
+  /** Deletes marks older than so many milliseconds, by source; looks at `limit` marks from after `cursor`. */
+  async deleteWatermarks(
+    manager: EntityManager,
+    ages: ReadonlyMap<string, number>,
+    limit: number,
+    cursor = FIRST_MARK,
+  ): Promise<{ count: number; looked: number; last: MarkCursor | undefined }> {
+    const { handler, source, tenant, key } = cursor;
+    const rows: {
+      count: number;
+      looked: number;
+      place: Omit<MarkCursor, 'key'> | null;
+      key_sha256: Buffer;
+    }[] = await manager.query(DELETE_WATERMARKS, [
+      [...ages.keys()],
+      [...ages.values()],
+      limit,
+      handler,
+      source,
+      tenant,
+      key,
+    ]);
+    const { count, looked, place, key_sha256 } = rows[0]!;
+    return { count, looked, last: place === null ? undefined : { ...place, key: key_sha256 } };
   }
 
   /** Deletes conflicts of events that were never claimed, or whose claim has gone. */

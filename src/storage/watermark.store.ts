@@ -35,9 +35,9 @@ export class WatermarkStore {
 
 const RAISE = `
   WITH mark AS (
-    INSERT INTO webhook_watermark AS w (handler, source, tenant, key, at)
-    SELECT $1, $2, $3, $4, $5::timestamptz WHERE $5::timestamptz <= clock_timestamp() + interval '${MAX_AHEAD}'
-        ON CONFLICT (handler, source, tenant, key) DO UPDATE SET at = EXCLUDED.at WHERE w.at <= EXCLUDED.at
+    INSERT INTO webhook_watermark AS w (handler, source, tenant, key_sha256, at)
+    SELECT $1, $2, $3, sha256(convert_to($4, 'UTF8')), $5::timestamptz WHERE $5::timestamptz <= clock_timestamp() + interval '${MAX_AHEAD}'
+        ON CONFLICT (handler, source, tenant, key_sha256) DO UPDATE SET at = EXCLUDED.at WHERE w.at <= EXCLUDED.at
     RETURNING 1
   )
   SELECT EXISTS (SELECT FROM mark) AS raised,

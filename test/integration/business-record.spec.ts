@@ -101,6 +101,7 @@ describe('R28: done events whose business record is missing', () => {
     }
     await until(
       async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state <> 'done'`)).length === 0,
+      50_000,
     );
   };
   const records = async () =>
@@ -205,6 +206,21 @@ describe('R28: done events whose business record is missing', () => {
     });
     expect(asked.slice().sort((a, b) => b - a)).toEqual([200, 31, 1, 1, 1]);
     await until(async () => (await records()).length === 230);
+  });
+
+  it('are not judged when a look does not end in time: it is aborted, and nothing runs again', async () => {
+    const aborted: unknown[] = [];
+    const app = await start({
+      minAge: 0,
+      timeout: 100,
+      missing: (_events, _manager, { signal }) =>
+        new Promise<never>(() => signal.addEventListener('abort', () => aborted.push(signal.reason))),
+    });
+    await receive(app, 'a');
+    await lose('a');
+    expect((await reconcile(app)).records).toEqual({ checked: 0, missing: 0, reprocessed: 0, unchecked: 1 });
+    expect(aborted).toMatchObject([{ code: 'TIMED_OUT' }]);
+    expect(await records()).toEqual([]);
   });
 
   it.each([

@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Outbox, Parked, PermanentError, Revivals, type EffectOptions } from '../../src/index.js';
 import type { ProbeAnswer } from '../../src/core/options.js';
 import { until } from '../support/application.js';
+import { transactionHeld } from '../support/open-transactions.js';
 import { Latch } from '../support/latch.js';
 import { scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { relayProcess } from './support/relay.processes.js';
@@ -79,6 +80,70 @@ describe('R31 an attempt that was begun and never ended is asked about first', (
     answers = [{ done: { sent: 'm-1' } }];
     expect(await attempt()).toMatchObject({ done: 1 });
     expect([calls, await result()]).toEqual([0, '{"sent":"m-1"}']);
+  });
+
+  it('done, with a completion: it commits with the settle, once, and one that fails leaves nothing and comes again', async () => {
+    const outcomes = ['fails', 'commits'];
+    const write: EffectOptions['probe'] = async (_payload, { complete }) => {
+      asked.push('probe');
+      await complete(async ({ manager, result: found, enqueue }) => {
+        await manager.query(
+          `INSERT INTO received_event (source, event_id, event_type) VALUES ('probe', $1, '')`,
+          [(found as { sent: string }).sent],
+        );
+        await enqueue('mail', { follow: 'up' });
+        if (outcomes.shift() === 'fails') throw new Error('on purpose');
+      });
+      return { done: { sent: 'm-1' } };
+    };
+    script.effect = (payload, { previous, complete }) => {
+      calls += 1;
+      if ((payload as { follow?: string }).follow !== undefined) return 'followed';
+      expect(previous).toEqual({ result: { sent: 'm-1' } });
+      return complete(async ({ manager }) =>
+        manager.query(
+          `INSERT INTO received_event (source, event_id, event_type) VALUES ('method', 'm-1', '')`,
+        ),
+      );
+    };
+    await start({ probe: write });
+    const id = await owe();
+    await loseAttempt();
+    expect(await attempt()).toMatchObject({ done: 0 });
+    expect(await inbox.query('SELECT FROM received_event')).toEqual([]);
+    // Its result is kept by now: the method completes what it need not do again.
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(await inbox.query('SELECT source FROM received_event')).toEqual([{ source: 'method' }]);
+    expect(asked).toEqual(['probe']);
+
+    await inbox.query(`TRUNCATE received_event, webhook_outbox, webhook_outbox_data`);
+    calls = 0;
+    await owe();
+    await loseAttempt();
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(calls).toBe(0);
+    expect(await inbox.query('SELECT source, event_id FROM received_event')).toEqual([
+      { source: 'probe', event_id: 'm-1' },
+    ]);
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(await inbox.rows(`state = 'done' AND parent_id IS NOT NULL`)).toHaveLength(1);
+    expect(id).not.toBe('');
+  });
+
+  it('not done: what its probe would have completed is dropped', async () => {
+    script.effect = () => 'called';
+    await start({
+      probe: async (_payload, { complete }) => {
+        await complete(() => {
+          throw new Error('nobody is to call me');
+        });
+        return 'not-done';
+      },
+    });
+    await owe();
+    await loseAttempt();
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(await result()).toBe('"called"');
   });
 
   it('not done: it is called, under the same key', async () => {
@@ -367,11 +432,11 @@ describe('R31 a process that is killed between the call and its settle', () => {
   let sink: Server;
   let url: string;
   let seen: { key: string; body: string }[];
-  let openTransactions: number[];
+  let held: boolean[];
 
   beforeEach(async () => {
     seen = [];
-    openTransactions = [];
+    held = [];
     const answer = async (request: IncomingMessage, response: ServerResponse) => {
       const key = request.url!.slice(1);
       if (request.method === 'GET') {
@@ -381,14 +446,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
       let body = '';
       for await (const chunk of request) body += String(chunk);
       seen.push({ key, body });
-      // A transaction of the call's own would stay open until it is answered; others come and go.
-      const count = async () => (await inbox.query(IDLE_IN_TRANSACTION)).length;
-      let open = await count();
-      for (let look = 0; open > 0 && look < 50; look += 1) {
-        await new Promise((resolve) => setTimeout(resolve, 20));
-        open = await count();
-      }
-      openTransactions.push(open);
+      held.push(await transactionHeld(inbox));
       return response.end('{}');
     };
     sink = createServer((request, response) => void answer(request, response));
@@ -419,7 +477,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
     await until(async () => (await row()).state === 'done', 30_000);
     await second.stop();
     expect(seen).toHaveLength(1);
-    expect(openTransactions).toEqual([0]);
+    expect(held).toEqual([false]);
     expect(await row()).toMatchObject({ attempt: 2, lost: 1 });
   }, 90_000);
 
@@ -435,7 +493,3 @@ describe('R31 a process that is killed between the call and its settle', () => {
     expect(seen).toHaveLength(1);
   }, 90_000);
 });
-
-const IDLE_IN_TRANSACTION = `
-  SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'
-     AND backend_type = 'client backend'`;

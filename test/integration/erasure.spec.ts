@@ -27,7 +27,13 @@ const script: {
 
 @Injectable()
 class Handlers {
-  @OnWebhook('awardee', '*', { retry: { maxAttempts: 1 } })
+  @OnWebhook<{ email: string }>('awardee', '*', {
+    retry: { maxAttempts: 1 },
+    skipStale: {
+      key: ({ payload, eventId }) => `${payload.email} ${eventId}`,
+      at: (event) => event.receivedAt,
+    },
+  })
   handle(event: WebhookEvent, context: HandlerContext) {
     return script.handle(context, event);
   }
@@ -98,6 +104,7 @@ describe('erasure of an event', () => {
       'webhook_outbox_data',
       'webhook_conflict',
       'webhook_event',
+      'webhook_watermark',
     ]) {
       const hits = await database.query(
         `SELECT 1 FROM ${table} t WHERE to_jsonb(t)::text LIKE '%${CANARY}%' OR to_jsonb(t)::text LIKE '%${Buffer.from(CANARY).toString('hex')}%'`,
@@ -117,6 +124,8 @@ describe('erasure of an event', () => {
       'webhook_outbox_data',
       'webhook_event',
     ]);
+    // The mark of skipStale is there, and has no name.
+    expect(await database.query('SELECT FROM webhook_watermark')).toHaveLength(1);
     const report = await erase();
     expect(report).toMatchObject({
       outcome: 'erased',

@@ -315,6 +315,8 @@ describe('options that contradict each other stop the boot, naming the class and
       { keyRetention: '1h' },
       /Scripted\.effect.*keyRetention.*expected fewer attempts/,
     ],
+    ['a name that no row can hold', { name: 'n'.repeat(248) }, {}, /at most 255 bytes, received 256/],
+    ['a former name that no row can hold', { was: ['é'.repeat(130)] }, {}, /at most 255 bytes, received 268/],
     ['a batch of none', { batch: 0 }, {}, /batch/],
     ['a schema that is none', { schema: {} as never }, {}, /Standard Schema/],
   ])('%s', async (_, handler, effect, message) => {

@@ -19,6 +19,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
+import { asana } from '../../src/sources/index.js';
 import { until } from '../support/application.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -103,6 +104,26 @@ describe('the relay starts', () => {
     await until(async () => (await database.query(`SELECT FROM received_event`)).length === 1);
     await worker.close();
   });
+});
+
+describe('boot', () => {
+  it.each([true, false])(
+    'warns where answers wait for longer than the provider does: inline %s',
+    async (inline) => {
+      const warnings: string[] = [];
+      const quiet = () => undefined;
+      const providers = [scripted({}, { handler: { inline }, sources: ['asana'] })];
+      const inbox = await startInbox({
+        providers,
+        webhooks: { sources: { asana: asana({ secrets: ['a-secret-of-some-length'], ackTimeout: '20s' }) } },
+        configure: (app) =>
+          app.useLogger({ log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) }),
+      });
+      await inbox.stop();
+      const told = warnings.filter((text) => text.includes('gives up after'));
+      expect(told).toHaveLength(inline ? 1 : 0);
+    },
+  );
 });
 
 describe('shutdown', () => {

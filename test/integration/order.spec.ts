@@ -1,5 +1,7 @@
+import { Injectable, type Type } from '@nestjs/common';
 import {
   Inbox,
+  OnWebhook,
   Outbox,
   Parked,
   PermanentError,
@@ -19,6 +21,23 @@ interface Ordered {
   readonly seq: number;
 }
 const byKey: HandlerOptions['key'] = ({ payload }: WebhookEvent) => (payload as Ordered).key;
+/** Of a type for which the relay processes have a handler of that name; only its name and key matter here. */
+function receiverOf(type: string): Type {
+  class Receiver {
+    handle() {
+      throw new Error('this process runs nothing');
+    }
+  }
+  const key = type === 'newest' ? undefined : byKey;
+  OnWebhook('awardee', type, { name: type, key })(
+    Receiver.prototype,
+    'handle',
+    Object.getOwnPropertyDescriptor(Receiver.prototype, 'handle')!,
+  );
+  Injectable()(Receiver);
+  return Receiver;
+}
+
 const who = { by: 'a test', reason: 'to see' };
 
 describe('two relays in two processes', () => {
@@ -28,9 +47,8 @@ describe('two relays in two processes', () => {
   let relays: RelayProcess[] = [];
 
   beforeAll(async () => {
-    inbox = await startInbox({
-      providers: [scripted({}, { handler: { name: 'ordered', key: byKey }, effect: false })],
-    });
+    const handlers = ['ordered', 'blocking', 'releasing', 'newest'];
+    inbox = await startInbox({ providers: handlers.map(receiverOf) });
     await inbox.query(RUN_LOG);
     // A second look at the rule, by the database: never two leases of one name and key.
     await inbox.query(`CREATE TABLE two_leases (name text, order_key text)`);
@@ -47,15 +65,22 @@ describe('two relays in two processes', () => {
     for (let seq = 1; seq <= ROWS; seq += 1) {
       for (let key = 1; key <= KEYS; key += 1) {
         await inbox.deliver(`${key}-${seq}`, 'ordered', { key: `k${key}`, seq } satisfies Ordered);
+        if (key > 3) continue;
+        for (const type of ['blocking', 'releasing'])
+          await inbox.deliver(`${type}-${key}-${seq}`, type, { key: `k${key}`, seq } satisfies Ordered);
+        // The newest is neither the first nor the last.
+        const at = ((seq + 4) % ROWS) + 1;
+        await inbox.deliver(`newest-${key}-${seq}`, 'newest', { key: `k${key}`, seq: at } satisfies Ordered);
       }
     }
     await until(
       async () =>
         (await inbox.rows(`kind = 'effect' AND state = 'done'`)).length === KEYS * ROWS &&
-        (await inbox.rows(`state = 'pending'`)).length === 0,
-      60_000,
+        (await inbox.rows(`state = 'pending' AND name <> 'awardee/blocking'`)).length === 0 &&
+        (await inbox.rows(`state = 'dead' AND name = 'awardee/blocking'`)).length === 3,
+      90_000,
     );
-  }, 120_000);
+  }, 150_000);
 
   afterAll(async () => {
     await Promise.all(relays.map((relay) => relay.stop()));
@@ -87,6 +112,41 @@ describe('two relays in two processes', () => {
       expect(runs.reduce((sum, { tries }) => sum + tries, 0)).toBeGreaterThan(KEYS * ROWS);
     },
   );
+
+  const runsOf = (kind: string) =>
+    inbox.query<{ key: string; seqs: number[] }>(
+      `SELECT key, array_agg(seq ORDER BY id) FILTER (WHERE ok) AS seqs FROM run_log WHERE kind = $1 GROUP BY key ORDER BY key`,
+      [kind],
+    );
+
+  it("a dead row holds its key on both of them, with onDead: 'block', and a person's word lets it go on on both", async () => {
+    expect(await runsOf('blocking')).toEqual(['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2] })));
+    const dead = await inbox.rows(`state = 'dead' AND name = 'awardee/blocking'`);
+    await inbox.app.get(Revivals).giveUp(
+      dead.map(({ id }) => id),
+      who,
+    );
+    await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 60_000);
+    expect(await runsOf('blocking')).toEqual(
+      ['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2, 4, 5, 6, 7, 8] })),
+    );
+  });
+
+  it('a dead row releases its key, and what follows it keeps its order', async () => {
+    expect(await runsOf('releasing')).toEqual(
+      ['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2, 4, 5, 6, 7, 8] })),
+    );
+  });
+
+  it('skipStale: whatever the order and whoever runs them, the newest is what stays', async () => {
+    expect(
+      await inbox.query(
+        `SELECT event_id, event_type FROM received_event WHERE source = 'newest' ORDER BY event_id`,
+      ),
+    ).toEqual(['k1', 'k2', 'k3'].map((event_id) => ({ event_id, event_type: String(ROWS) })));
+    // Not vacuous: some were old when their turn came.
+    expect(await inbox.rows(`state = 'superseded'`)).not.toEqual([]);
+  });
 
   it('both took part', async () => {
     expect(await inbox.query('SELECT DISTINCT pid FROM run_log')).toHaveLength(2);
@@ -202,6 +262,34 @@ describe('the order of a key', () => {
     expect(await inbox.app.get(Revivals).revive([dead!.id], who)).toEqual([dead!.id]);
     await inbox.relay.drain({ maxMs: 5_000 });
     expect(ran).toEqual(['b1', 'a1', 'a2']);
+  });
+
+  it("onDead: 'block': a dead row that is given up holds its key no longer, and no redelivery revives it", async () => {
+    script.handle = (event) => {
+      if (event.eventId === 'a1') throw new PermanentError('on purpose');
+      ran.push(event.eventId);
+    };
+    await start({ onDead: 'block' });
+    await deliver('a', 1);
+    await deliver('a', 2);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual([]);
+    const [dead] = await inbox.rows(`state = 'dead'`);
+    const revivals = inbox.app.get(Revivals);
+    expect(await revivals.giveUp([dead!.id], who)).toEqual([dead!.id]);
+    expect(await revivals.giveUp([dead!.id], who)).toEqual([]);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a2']);
+    await deliver('a', 1);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(await inbox.rows(`event_id = 'a1'`)).toMatchObject([
+      { state: 'dead', reason: 'given-up', error: expect.stringContaining('on purpose'), attempt: 1 },
+    ]);
+    // A person may think better of it.
+    script.handle = (event) => void ran.push(event.eventId);
+    expect(await revivals.revive([dead!.id], who)).toEqual([dead!.id]);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a2', 'a1']);
   });
 
   it("onDead: 'block': a parked effect holds its key until a person decides, that it is not to happen included", async () => {

@@ -171,6 +171,31 @@ describe('a pause', () => {
     },
   );
 
+  it.each([
+    ['source', 'awarde', /No source 'awarde'.*did you mean 'awardee'/],
+    [
+      'handler',
+      'handle',
+      /No handler has the full name 'handle' \(source\/name\)\. Did you mean 'awardee\/handle'/,
+    ],
+    ['effect', 'mial', /No method has @OnEffect\('mial'\)\. Did you mean 'mail'/],
+  ] as const)('of a %s that nobody knows is refused, with the nearest', async (kind, name, message) => {
+    const inbox = await start({ providers: [scripted({})] });
+    await expect(inbox.app.get(Pauses).pause(kind, name, who)).rejects.toThrow(message);
+    expect(await inbox.app.get(Pauses).list()).toEqual([]);
+    // What is paused and has gone since can still be resumed.
+    expect(await inbox.app.get(Pauses).resume(kind, name, who)).toBe(false);
+  });
+
+  it('by a former name is one by the name of today', async () => {
+    const inbox = await start({
+      providers: [scripted({}, { handler: { was: ['old'] }, effect: { was: ['old-mail'] } })],
+    });
+    await inbox.app.get(Pauses).pause('handler', 'awardee/old', who);
+    await inbox.app.get(Pauses).pause('effect', 'old-mail', who);
+    expect(await inbox.app.get(Pauses).list()).toMatchObject([{ name: 'mail' }, { name: 'awardee/handle' }]);
+  });
+
   it('lets go on what runs', async () => {
     const inbox = await start({
       providers: [

@@ -5,6 +5,7 @@ import { OnEffect, OnWebhook, type EffectContext, type WebhookEvent } from '../.
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { transactionHeld } from '../support/open-transactions.js';
 import {
   clear,
   awardeeSource,
@@ -87,18 +88,15 @@ describe('R03 R19 R36 R37 from a claim to a side effect', () => {
   });
 
   it('no transaction is open while an effect calls the outside world', async () => {
-    let open: unknown[] = [];
+    let held: boolean | undefined;
     script.handle = async (_, { enqueue }) => void (await enqueue('mail', {}));
     script.effect = async () => {
-      open = await database.query(
-        `SELECT state, query FROM pg_stat_activity
-          WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL`,
-      );
+      held = await transactionHeld(database);
     };
     const inbox = await start();
     await inbox.deliver('d-1');
     await inbox.relay.drain({ maxMs: 5_000 });
-    expect(open).toEqual([]);
+    expect(held).toBe(false);
   });
 
   it('case 11 each attempt of an effect sees the bytes that were enqueued, under the same key', async () => {

@@ -2,6 +2,7 @@ import { DataSource } from 'typeorm';
 import {
   DELETE_CLAIMS,
   DELETE_EFFECTS,
+  DELETE_WATERMARKS,
   EMPTY_BODIES,
   EMPTY_EFFECTS,
   LOCK_OLD_CLAIMS,
@@ -52,6 +53,10 @@ describe.each([
       INSERT INTO webhook_outbox (id, kind, name, state, settled_at)
       SELECT gen_random_uuid(), 'effect', 'loose', 'done', now() - interval '60 days' * (g - 0.5) / ${Math.max(events / 10, 1)}::float
         FROM generate_series(1, ${events / 10}) g`);
+    await database.query(`
+      INSERT INTO webhook_watermark (handler, source, tenant, key_sha256, at)
+      SELECT 'awardee/h', 'awardee', '', sha256(g::text::bytea), now() - interval '1 day' * (g % 40)
+        FROM generate_series(1, ${events}) g`);
     if (statistics === 'fresh') await database.query('ANALYZE');
     connection = await new DataSource({ ...options(database.url), extra: { max: 1 } }).initialize();
   }, 240_000);
@@ -100,6 +105,13 @@ describe.each([
       EMPTY_EFFECTS,
       () => ['awardee', 30 * DAY_MS, LIMIT, FIRST],
       'webhook_outbox_data_payload',
+      40,
+    ],
+    [
+      'DELETE_WATERMARKS',
+      DELETE_WATERMARKS,
+      () => [['awardee'], [30 * DAY_MS], LIMIT, '', '', '', Buffer.of()],
+      'webhook_watermark_pkey',
       40,
     ],
     ['DELETE_EFFECTS', DELETE_EFFECTS, () => [30 * DAY_MS, LIMIT], 'webhook_outbox_settled', 40],

@@ -171,6 +171,32 @@ describe('retention', () => {
     expect((await counts(database)).rows).toBe(7);
   });
 
+  it('deletes marks of skipStale at twice the window of their source, page after page, and what replays took with the claim', async () => {
+    const retention = await start('10d');
+    await database.query(`
+      INSERT INTO webhook_watermark (handler, source, tenant, key_sha256, at)
+      SELECT source || '/h', source, '', sha256(g::text::bytea), now() - interval '1 day' * (g % 40)
+        FROM generate_series(0, 1199) g, unnest(ARRAY['awardee', 'other', 'gone']) source`);
+    await makePast(database, { source: 'awardee', events: 20, days: [0, 20] });
+    await database.query(`INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason)
+      SELECT gen_random_uuid(), id, 'a test', 'to see' FROM webhook_claim, generate_series(1, 2)`);
+    expect(await retention.prune()).toMatchObject({ claims: 10, watermarks: 600 });
+    expect(
+      await database.query(
+        `SELECT source, count(*)::int, max(now() - at) < interval '20 days' AS young FROM webhook_watermark GROUP BY source ORDER BY source`,
+      ),
+    ).toEqual([
+      { source: 'awardee', count: 600, young: true },
+      // Its window is longer, and that of a source that nobody knows any more is not known either.
+      { source: 'gone', count: 1_200, young: false },
+      { source: 'other', count: 1_200, young: false },
+    ]);
+    expect(await database.query(`SELECT FROM webhook_replay`)).toHaveLength(20);
+    expect(
+      await database.query(`SELECT FROM webhook_replay WHERE claim_id NOT IN (SELECT id FROM webhook_claim)`),
+    ).toEqual([]);
+  });
+
   it('one instance at a time prunes', async () => {
     const retention = await start('10d');
     await makePast(database, { source: 'awardee', events: 1_500, days: [11, 20] });

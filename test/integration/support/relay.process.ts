@@ -9,6 +9,7 @@ import { Pool } from 'pg';
 import {
   OnEffect,
   OnWebhook,
+  PermanentError,
   WebhooksModule,
   type EffectContext,
   type HandlerContext,
@@ -69,6 +70,47 @@ class Work {
     await logged('effect', payload, attempt, async () => {
       await pause(2);
       if (fails({ ...payload, seq: -payload.seq }, attempt)) throw new Error('on purpose');
+    });
+  }
+
+  @OnWebhook<Ordered>('awardee', 'blocking', {
+    name: 'blocking',
+    key: ({ payload }) => payload.key,
+    onDead: 'block',
+    retry,
+  })
+  async blocking({ payload }: WebhookEvent<Ordered>, { attempt }: HandlerContext) {
+    await this.dead('blocking', payload, attempt);
+  }
+
+  @OnWebhook<Ordered>('awardee', 'releasing', { name: 'releasing', key: ({ payload }) => payload.key, retry })
+  async releasing({ payload }: WebhookEvent<Ordered>, { attempt }: HandlerContext) {
+    await this.dead('releasing', payload, attempt);
+  }
+
+  /** The third of each key is dead at once. */
+  private dead(kind: string, payload: Ordered, attempt: number): Promise<void> {
+    return logged(kind, payload, attempt, async () => {
+      await pause(2);
+      if (payload.seq === 3) throw new PermanentError('on purpose');
+      if (fails(payload, attempt)) throw new Error('on purpose');
+    });
+  }
+
+  @OnWebhook<Ordered>('awardee', 'newest', {
+    name: 'newest',
+    retry,
+    skipStale: { key: ({ payload }) => payload.key, at: ({ payload }) => new Date(payload.seq * 1_000) },
+  })
+  async newest({ payload }: WebhookEvent<Ordered>, { attempt, manager }: HandlerContext) {
+    await logged('newest', payload, attempt, async () => {
+      await manager.query(
+        `INSERT INTO received_event (source, event_id, event_type) VALUES ('newest', $1, $2)
+             ON CONFLICT (source, event_id) DO UPDATE SET event_type = EXCLUDED.event_type`,
+        [payload.key, String(payload.seq)],
+      );
+      await pause(2);
+      if (fails(payload, attempt)) throw new Error('on purpose');
     });
   }
 

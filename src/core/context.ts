@@ -1,5 +1,5 @@
 import type { EntityManager } from 'typeorm';
-import type { WebhookEvent } from '../core/event.js';
+import type { WebhookEvent } from './event.js';
 
 /**
  * Names and payloads of the application's effects, for type-checked `enqueue` calls. Augment it:

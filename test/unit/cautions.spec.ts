@@ -1,0 +1,35 @@
+import { cautions } from '../../src/core/cautions.js';
+import { resolveSource } from '../../src/core/resolve-source.js';
+import type { SourceDefinition } from '../../src/core/source.js';
+import { asana, github, hmac } from '../../src/sources/index.js';
+
+const secrets = ['a-secret-of-some-length'];
+const of = (definition: SourceDefinition, waits = false) => cautions(resolveSource('it', definition), waits);
+
+describe('what boot warns of', () => {
+  it("retries: 'provider' where the provider does not retry", () => {
+    expect(of(github({ secrets, retries: 'provider' }))).toEqual([
+      expect.stringMatching(
+        /source 'it': retries: 'provider'.*github, which sends none by itself.*Expected retries: 'own'/,
+      ),
+    ]);
+    expect(of(github({ secrets }))).toEqual([]);
+  });
+
+  it('an answer that may wait for longer than the provider does, where answers wait for work', () => {
+    const slow = asana({ secrets, ackTimeout: '10s' });
+    const warning = [
+      expect.stringMatching(/may wait 10000 ms.*asana gives up after 10000 ms.*Expected an ackTimeout below/),
+    ];
+    expect(of(asana({ secrets, ackTimeout: '10s', retries: 'provider' }))).toEqual(warning);
+    expect(of(slow, true)).toEqual(warning);
+    expect(of(slow)).toEqual([]);
+    expect(of(asana({ secrets, ackTimeout: '9s' }), true)).toEqual([]);
+  });
+
+  it('nothing where the provider does not say', () => {
+    expect(
+      of(hmac({ secrets, signatureHeader: 'x', idHeader: 'y', ackTimeout: '1h', retries: 'provider' })),
+    ).toEqual([]);
+  });
+});
