@@ -3,7 +3,9 @@ import {
   OnEffect,
   OnWebhook,
   Outbox,
+  Parked,
   Replays,
+  Revivals,
   type CompletionContext,
   type EffectContext,
   type HandlerContext,
@@ -290,5 +292,39 @@ describe('a bulk replay', () => {
       },
     );
     expect(report.replayed).toBe(1);
+  });
+});
+
+describe('what is asked for', () => {
+  it.each([
+    [{ evnt: 'x' }, "selection: unknown option 'evnt'"],
+    [{ source: 1 }, 'selection.source: expected string, received 1'],
+    [{}, 'say { all: true } for every event'],
+    [{ limit: 5 }, 'say { all: true } for every event'],
+  ])('is refused when it is no selection: %j', async (selection, message) => {
+    await start();
+    await inbox.deliver('1');
+    const refused = { code: 'INPUT_REFUSED', message: expect.stringContaining(message) as string };
+    await expect(replays().preview(selection as never)).rejects.toMatchObject(refused);
+    await expect(replays().run(selection as never, why)).rejects.toMatchObject(refused);
+  });
+
+  it('is everything with all: true, and an event without a tenant', async () => {
+    await start();
+    await inbox.deliver('1');
+    await inbox.settle();
+    expect(await replays().preview({ all: true })).toHaveLength(1);
+    const [plan] = await replays().preview({ events: [{ source: 'awardee', eventId: '1' }] });
+    expect(plan).toMatchObject({ event: event('1'), run: [{ handler: 'awardee/handle' }] });
+  });
+
+  it('is refused where an outbox id is none, before PostgreSQL sees it', async () => {
+    await start();
+    const refused = {
+      code: 'INPUT_REFUSED',
+      message: expect.stringContaining('expected an outbox id') as string,
+    };
+    await expect(inbox.app.get(Revivals).revive(['xyz'], why)).rejects.toMatchObject(refused);
+    await expect(inbox.app.get(Parked).decide('xyz', 'done', why)).rejects.toMatchObject(refused);
   });
 });
