@@ -328,3 +328,15 @@ describe('what is asked for', () => {
     await expect(inbox.app.get(Parked).decide('xyz', 'done', why)).rejects.toMatchObject(refused);
   });
 });
+
+it('an event that nobody handled says so until a handler has run it, although it is still owed nothing', async () => {
+  inbox = await startInbox({ database });
+  await inbox.deliver('1');
+  const seen = async () => (await inbox.query(`SELECT state, outcome, owed FROM webhook_event`))[0];
+  expect(await seen()).toEqual({ state: 'skipped', outcome: 'no handler matched', owed: 0 });
+  script.handle = () => 'granted';
+  await restart();
+  await replays().run(one, why);
+  await inbox.settle();
+  expect(await seen()).toEqual({ state: 'processed', outcome: 'awardee/handle: granted', owed: 0 });
+});
