@@ -214,8 +214,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
                   WHEN r.superseded > 0 THEN 'superseded'
                   ELSE 'skipped' END AS state,
              CASE WHEN c.erased_at IS NOT NULL THEN 'erased by ' || c.erased_by || ': ' || c.erased_why
-                  WHEN c.owed = 0 THEN 'no handler matched'
                   WHEN r.dead > 0 THEN r.dead_reasons
+                  WHEN c.owed = 0 AND r.handlers = 0 THEN 'no handler matched'
                   ELSE r.results END AS outcome,
              CASE WHEN r.pending = 0 AND r.handlers >= c.owed THEN r.processed_at END AS processed_at,
              r.effects_pending, r.effects_done, r.effects_dead, r.effects_parked

@@ -173,6 +173,14 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
   };
 }
 
+/** @throws ConfigurationError in a process that runs nothing */
+export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
+  if (relay !== false) return relay;
+  throw new ConfigurationError(
+    'WebhooksModule has `relay: false`: this process runs nothing. Leave `relay` out where rows are to be run, in tests too',
+  );
+}
+
 /** @throws ConfigurationError when a decorator names a source that is not configured */
 export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
   const source = options.sources.get(name);

@@ -1,7 +1,7 @@
 import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import { toMs } from './duration.js';
-import { ConfigurationError } from './errors.js';
+import { ConfigurationError, InputRefused } from './errors.js';
 
 const DURATION = `expected milliseconds or text such as '30s', '4h', '30d'`;
 export const duration = z
@@ -13,15 +13,30 @@ export const pause = duration.refine((value) => toMs(value) !== 0, {
   error: `expected more than 0 milliseconds`,
 });
 
+/** Any form that PostgreSQL reads as a uuid, so that what it would refuse is refused with the remedy. */
+export const OUTBOX_ID = z.guid({ error: 'expected an outbox id (a UUID)' });
+
 /**
  * Checks a value against a strict schema.
  * @throws ConfigurationError with one line for each fault: path, expected, received, and the nearest known key
  */
 export function check(schema: z.ZodType, value: unknown, where: string): void {
+  const faults = faultsOf(schema, value, where);
+  if (faults.length > 0) throw new ConfigurationError(faults.join('\n'));
+}
+
+/**
+ * As `check`, for what is asked of a service of the running application.
+ * @throws InputRefused
+ */
+export function checkInput(schema: z.ZodType, value: unknown, where: string): void {
+  const faults = faultsOf(schema, value, where);
+  if (faults.length > 0) throw new InputRefused(faults.join('\n'));
+}
+
+function faultsOf(schema: z.ZodType, value: unknown, where: string): string[] {
   const parsed = schema.safeParse(value, { reportInput: true });
-  if (parsed.success) return;
-  const lines = parsed.error.issues.map((issue) => describe(issue, schema, where));
-  throw new ConfigurationError(lines.join('\n'));
+  return parsed.success ? [] : parsed.error.issues.map((issue) => describe(issue, schema, where));
 }
 
 function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): string {

@@ -1,6 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { logLine } from '../core/log.js';
+import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { DecisionStore, type ParkedDecision } from '../storage/decision.store.js';
@@ -20,8 +21,10 @@ export class Parked {
   /**
    * `retry`: run it again under its key; it may happen twice. `done`: it did happen. `dead`: it did not, and is not to.
    * @returns false when the row is not parked
+   * @throws InputRefused for what is no outbox id
    */
   async decide(outboxId: string, decision: ParkedDecision, { by, reason }: Decider): Promise<boolean> {
+    checkInput(OUTBOX_ID, outboxId, 'outboxId');
     const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
     if (decided)
       this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));

@@ -10,15 +10,13 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
-import { ReplayStore, type EventCriteria } from '../storage/replay.store.js';
+import { ReplayStore } from '../storage/replay.store.js';
 import type { BulkOptions } from './bulk.options.js';
 import { Forwarder, type ForwardOptions, type ForwardReport } from './forwarder.js';
+import { checkSelection, type ReplaySelection } from './replay.selection.js';
 import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
 
-/** Events named one by one, or by what they have in common, `limit` at most. */
-export type ReplaySelection =
-  | { readonly events: readonly EventKey[] }
-  | (EventCriteria & { /** @default 1000 */ readonly limit?: number });
+export type { ReplaySelection } from './replay.selection.js';
 
 export interface ReplayOptions extends BulkOptions<ReplayReport> {
   /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
@@ -57,7 +55,10 @@ export class Replays {
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** What a replay would do to each event; changes nothing. */
+  /**
+   * What a replay would do to each event; changes nothing.
+   * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`
+   */
   async preview(selection: ReplaySelection, refire: readonly string[] = []): Promise<ReplayPlan[]> {
     const { manager } = this.dataSource;
     const plans: ReplayPlan[] = [];
@@ -151,8 +152,10 @@ export class Replays {
   }
 
   private async select(selection: ReplaySelection, replayId?: string): Promise<readonly EventKey[]> {
-    if ('events' in selection) return selection.events;
-    const { limit = DEFAULT_LIMIT, ...criteria } = selection;
+    checkSelection(selection);
+    if ('events' in selection)
+      return selection.events.map((event) => ({ ...event, tenant: event.tenant ?? '' }));
+    const { limit = DEFAULT_LIMIT, all: _all, ...criteria } = selection;
     return this.store.select(this.dataSource.manager, criteria, limit, replayId);
   }
 }

@@ -1,8 +1,10 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { retryWindowMs } from '../core/resolve-source.js';
+import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
@@ -31,8 +33,10 @@ export class Revivals {
    * Under the ids and keys they had; an effect whose key the other side may have forgotten is parked instead of run. The row of a
    * route with `@UseWebhook` waits until the provider sends its event again, as long as the provider may.
    * @returns the ids of the rows that were dead
+   * @throws InputRefused for what is no outbox id
    */
   async revive(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
+    checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
     for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
     if (revived.length > 0) this.wakeUp.wake();
@@ -43,8 +47,10 @@ export class Revivals {
    * Lets dead rows be, for good: under `onDead: 'block'` the next of their key runs, and no redelivery gives them new attempts. They
    * stay dead, with their error, and a person may still revive or replay them.
    * @returns the ids of the rows that were dead and not given up before
+   * @throws InputRefused for what is no outbox id
    */
   async giveUp(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
+    checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
     for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
     if (givenUp.length > 0) this.wakeUp.wake();

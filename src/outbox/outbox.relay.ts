@@ -4,7 +4,7 @@ import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { within } from '../core/within.js';
 import { errorText, logLine } from '../core/log.js';
-import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
+import { runningRelay, type ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { onConnection } from '../storage/connection.js';
@@ -89,7 +89,7 @@ export class OutboxRelay {
   async renew(): Promise<void> {
     const jobs = [...this.jobs];
     if (jobs.length === 0) return;
-    const { leaseMs } = this.relay();
+    const { leaseMs } = runningRelay(this.options);
     const startedAt = performance.now();
     try {
       const rows = jobs.flatMap((job) => job.rows);
@@ -121,9 +121,7 @@ export class OutboxRelay {
    * is nobody's failed attempt.
    */
   async finish(graceMs: number): Promise<void> {
-    const ended = this.leasing
-      .catch(() => undefined)
-      .then(() => Promise.all([...this.jobs].map((job) => job.ended)));
+    const ended = this.settled();
     if (await within(ended, graceMs)) return;
     const jobs = [...this.jobs];
     const rows = jobs.flatMap((job) => job.rows);
@@ -140,6 +138,13 @@ export class OutboxRelay {
     await within(ended, ABORT_MS);
   }
 
+  /** Waits for what is being leased and for what runs now. */
+  settled(): Promise<unknown> {
+    return this.leasing
+      .catch(() => undefined)
+      .then(() => Promise.all([...this.jobs].map((job) => job.ended)));
+  }
+
   /** How many rows are running. */
   get running(): number {
     return [...this.jobs].reduce((count, job) => count + job.rows.length, 0);
@@ -153,7 +158,7 @@ export class OutboxRelay {
   }
 
   private async leaseNow(): Promise<StartedJob[]> {
-    const { leaseMs } = this.relay();
+    const { leaseMs } = runningRelay(this.options);
     if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     // A connection that is half open never answers: it is given up, and the next round has another.
     await this.turns.give(leaseMs);
@@ -249,10 +254,5 @@ export class OutboxRelay {
     const { source, tenant, eventId } = row.event!;
     const event = { source, tenant, eventId };
     this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
-  }
-
-  private relay(): ResolvedRelay {
-    if (this.options.relay === false) throw new Error('relay: false: this process runs nothing');
-    return this.options.relay;
   }
 }

@@ -15,6 +15,7 @@ export class RelayLoop {
   private readonly logger = new Logger('WebhookInbox');
   private state: 'idle' | 'turning' | 'stopped' = 'stopped';
   private again = false;
+  private held = 0;
   private renewal: NodeJS.Timeout | undefined;
 
   constructor(
@@ -31,6 +32,17 @@ export class RelayLoop {
     const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
     this.renewal = setInterval(() => void this.relay.renew(), everyMs);
     this.turn();
+  }
+
+  /** No rounds of its own while `work` goes on, which may ask the relay for its own. */
+  async hold<T>(work: () => Promise<T>): Promise<T> {
+    this.held += 1;
+    try {
+      return await work();
+    } finally {
+      this.held -= 1;
+      this.turn();
+    }
   }
 
   /** No more rounds; what runs goes on and its leases are still renewed. */
@@ -50,7 +62,7 @@ export class RelayLoop {
   // Never two rounds at once: a wake during one only asks for another after it.
   private turn(): void {
     this.again = true;
-    if (this.state !== 'idle') return;
+    if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
     void this.rounds();
@@ -59,7 +71,7 @@ export class RelayLoop {
   private async rounds(): Promise<void> {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
-      while (this.again && this.state === 'turning') {
+      while (this.again && this.held === 0 && this.state === 'turning') {
         this.again = false;
         if (await this.relay.round(() => this.turn())) this.again = true;
       }

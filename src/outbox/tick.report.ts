@@ -36,3 +36,15 @@ export function add(a: TickReport, b: TickReport): TickReport {
     lost: a.lost + b.lost,
   };
 }
+
+export function subtract(a: TickReport, b: TickReport): TickReport {
+  return {
+    leased: a.leased - b.leased,
+    done: a.done - b.done,
+    superseded: a.superseded - b.superseded,
+    retried: a.retried - b.retried,
+    dead: a.dead - b.dead,
+    parked: a.parked - b.parked,
+    lost: a.lost - b.lost,
+  };
+}

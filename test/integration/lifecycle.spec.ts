@@ -82,7 +82,10 @@ describe('the relay starts', () => {
     expect(await inbox.deliver('d-1')).toMatchObject({ status: 200 });
     await pause(60);
     expect(await inbox.rows()).toMatchObject([{ state: 'pending', attempt: 0 }]);
-    await expect(inbox.relay.tick()).rejects.toThrow('relay: false');
+    await expect(inbox.relay.tick()).rejects.toMatchObject({
+      code: 'CONFIGURATION',
+      message: expect.stringContaining('Leave `relay` out') as string,
+    });
     await inbox.stop();
   });
 

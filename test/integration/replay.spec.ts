@@ -3,7 +3,9 @@ import {
   OnEffect,
   OnWebhook,
   Outbox,
+  Parked,
   Replays,
+  Revivals,
   type CompletionContext,
   type EffectContext,
   type HandlerContext,
@@ -291,4 +293,50 @@ describe('a bulk replay', () => {
     );
     expect(report.replayed).toBe(1);
   });
+});
+
+describe('what is asked for', () => {
+  it.each([
+    [{ evnt: 'x' }, "selection: unknown option 'evnt'"],
+    [{ source: 1 }, 'selection.source: expected string, received 1'],
+    [{}, 'say { all: true } for every event'],
+    [{ limit: 5 }, 'say { all: true } for every event'],
+  ])('is refused when it is no selection: %j', async (selection, message) => {
+    await start();
+    await inbox.deliver('1');
+    const refused = { code: 'INPUT_REFUSED', message: expect.stringContaining(message) as string };
+    await expect(replays().preview(selection as never)).rejects.toMatchObject(refused);
+    await expect(replays().run(selection as never, why)).rejects.toMatchObject(refused);
+  });
+
+  it('is everything with all: true, and an event without a tenant', async () => {
+    await start();
+    await inbox.deliver('1');
+    await inbox.settle();
+    expect(await replays().preview({ all: true })).toHaveLength(1);
+    const [plan] = await replays().preview({ events: [{ source: 'awardee', eventId: '1' }] });
+    expect(plan).toMatchObject({ event: event('1'), run: [{ handler: 'awardee/handle' }] });
+  });
+
+  it('is refused where an outbox id is none, before PostgreSQL sees it', async () => {
+    await start();
+    const refused = {
+      code: 'INPUT_REFUSED',
+      message: expect.stringContaining('expected an outbox id') as string,
+    };
+    await expect(inbox.app.get(Revivals).revive(['xyz'], why)).rejects.toMatchObject(refused);
+    await expect(inbox.app.get(Parked).decide('xyz', 'done', why)).rejects.toMatchObject(refused);
+  });
+});
+
+it('an event that nobody handled says so until a handler has run it, although it is still owed nothing', async () => {
+  inbox = await startInbox({ database });
+  await inbox.deliver('1');
+  const seen = async () => (await inbox.query(`SELECT state, outcome, owed FROM webhook_event`))[0];
+  expect(await seen()).toEqual({ state: 'skipped', outcome: 'no handler matched', owed: 0 });
+  script.handle = () => 'granted';
+  await restart();
+  await replays().run(one, why);
+  await inbox.settle();
+  expect(await seen()).toEqual({ state: 'processed', outcome: 'awardee/handle: granted', owed: 0 });
 });
