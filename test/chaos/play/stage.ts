@@ -1,0 +1,182 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { freePort } from '../../../examples/support/free.port.js';
+import { overdue, lookAt, unsettled } from './coroner.js';
+import { Log, LOGS, type Kill, type Overdue, type Sent, type SinkCall } from './log.js';
+import { planOf, type Plan, type PlannedKill } from './plan.js';
+import { Provider } from './provider.js';
+import { ChaosReceiver } from './receiver.js';
+import { ChaosSink } from './sink.js';
+
+export const POLL_MS = 500;
+export const LEASE_MS = 4_000;
+/** A lease that ended this long ago should be somebody's again. */
+export const OVERDUE_MS = POLL_MS + 1_000;
+
+const RECEIVERS = 3;
+/** At least so many are up before one is killed, so that its leases are somebody's to take. */
+const UP = 2;
+const AMBUSH_MS = 4_000;
+/** The events of one kill are spread over about this time. */
+const PACE_MS = 1_500;
+const START_MS = 120_000;
+const DRAIN_MS = 120_000;
+
+export interface StageSetup {
+  readonly seed: number;
+  readonly kills: number;
+  readonly events: number;
+  readonly adapter: 'express' | 'fastify';
+  /** A database of this stage's own, migrated. */
+  readonly databaseUrl: string;
+  /** Where its logs go. */
+  readonly dir: string;
+  /** The compiled receiver. */
+  readonly program: string;
+  readonly say: (line: string) => void;
+}
+
+/** Kills receivers while events flow, and lets what is left drain. What it means is the checker's to say. */
+export class Stage {
+  private readonly plan: Plan;
+  private readonly kills: Log<Kill>;
+  private readonly overdues: Log<Overdue>;
+  private receivers: readonly ChaosReceiver[] = [];
+  private killed = 0;
+  private upSince: number | undefined;
+  private over = false;
+
+  private constructor(
+    private readonly setup: StageSetup,
+    private readonly client: Client,
+  ) {
+    this.plan = planOf(setup.seed, setup.kills, setup.events);
+    this.kills = new Log(join(setup.dir, LOGS.kills));
+    this.overdues = new Log(join(setup.dir, LOGS.overdue));
+  }
+
+  static async play(setup: StageSetup): Promise<void> {
+    await mkdir(setup.dir, { recursive: true });
+    const client = new Client({ connectionString: setup.databaseUrl });
+    await client.connect();
+    const sinkLog = new Log<SinkCall>(join(setup.dir, LOGS.sink));
+    const providerLog = new Log<Sent>(join(setup.dir, LOGS.provider));
+    const sink = await ChaosSink.start(sinkLog, LEASE_MS / 2);
+    const stage = new Stage(setup, client);
+    try {
+      await stage.run(sink.url, providerLog);
+    } finally {
+      stage.over = true;
+      await Promise.all(stage.receivers.map((receiver) => receiver.stop()));
+      sink.stop();
+      await Promise.all([sinkLog, providerLog, stage.kills, stage.overdues].map((log) => log.close()));
+      await client.end();
+    }
+  }
+
+  private async run(sinkUrl: string, log: Log<Sent>): Promise<void> {
+    this.receivers = await this.start(sinkUrl);
+    await this.until(() => this.ready().length === RECEIVERS, START_MS, 'the receivers did not start');
+    const origins = this.receivers.map((receiver) => receiver.origin);
+    const provider = new Provider(this.plan.events, origins, log);
+    const pacing = this.pace(provider);
+    const watching = this.watch();
+    for (const planned of this.plan.kills) await this.kill(planned);
+    this.over = true;
+    await pacing;
+    provider.release(this.plan.events.length);
+    await provider.finished();
+    await this.drain();
+    await watching;
+  }
+
+  private async start(sinkUrl: string): Promise<ChaosReceiver[]> {
+    const receivers: ChaosReceiver[] = [];
+    for (let n = 0; n < RECEIVERS; n += 1) {
+      const name = `chaos-${n}`;
+      const env = {
+        DATABASE_URL: this.setup.databaseUrl,
+        SINK_URL: sinkUrl,
+        HTTP_ADAPTER: this.setup.adapter,
+        POLL_MS: String(POLL_MS),
+        LEASE_MS: String(LEASE_MS),
+      };
+      const logFile = join(this.setup.dir, `${name}.log`);
+      const changed = () => this.noteUp();
+      receivers.push(new ChaosReceiver(name, await freePort(), this.setup.program, logFile, env, changed));
+    }
+    for (const receiver of receivers) receiver.start();
+    return receivers;
+  }
+
+  private ready(): ChaosReceiver[] {
+    return this.receivers.filter((receiver) => receiver.owner !== undefined);
+  }
+
+  private noteUp(): void {
+    this.upSince = this.ready().length === 0 ? undefined : (this.upSince ?? performance.now());
+  }
+
+  private async kill({ victim, pauseMs, at }: PlannedKill): Promise<void> {
+    await sleep(pauseMs);
+    await this.until(() => this.ready().length >= UP, START_MS, 'the receivers did not come back');
+    const up = this.ready();
+    const receiver = up[victim % up.length]!;
+    const { owner, name } = receiver;
+    const reached = at !== undefined && (await receiver.ambush(at, AMBUSH_MS));
+    if (receiver.owner !== owner) throw new Error(`${name} ended by itself; see its log`);
+    if (!reached) receiver.freeze();
+    const seen = await lookAt(this.client, { owner: owner!, name });
+    const point = at && `${at.point} ${at.when}`;
+    this.kills.write({
+      at: reached ? point! : 'anywhere',
+      missed: reached ? undefined : point,
+      ...seen,
+    });
+    await receiver.kill();
+    this.noteUp();
+    this.killed += 1;
+    if (this.killed % 50 === 0) this.setup.say(`${this.killed} of ${this.plan.kills.length} killed`);
+  }
+
+  /** Lets events flow at the pace of the kills, whatever that is, so that none of them is in a silence. */
+  private async pace(provider: Provider): Promise<void> {
+    let at = performance.now();
+    let credit = 0;
+    while (!this.over) {
+      const now = performance.now();
+      const killsLeft = Math.max(1, this.plan.kills.length - this.killed);
+      credit += ((now - at) / PACE_MS) * (provider.left / killsLeft);
+      at = now;
+      provider.release(provider.sent + Math.floor(credit));
+      credit %= 1;
+      await sleep(25);
+    }
+  }
+
+  private async watch(): Promise<void> {
+    while (!this.over) {
+      for (const one of await overdue(this.client, OVERDUE_MS)) {
+        const upMs = this.upSince === undefined ? 0 : performance.now() - this.upSince;
+        this.overdues.write({ ...one, upMs: Math.round(upMs) });
+      }
+      await sleep(500);
+    }
+  }
+
+  private async drain(): Promise<void> {
+    const end = performance.now() + DRAIN_MS;
+    while ((await unsettled(this.client)) > 0 && performance.now() < end) await sleep(200);
+  }
+
+  private async until(condition: () => boolean, ms: number, otherwise: string): Promise<void> {
+    const end = performance.now() + ms;
+    while (!condition()) {
+      if (performance.now() > end)
+        throw new Error(`${otherwise} within ${ms} ms; see the logs in ${this.setup.dir}`);
+      await sleep(20);
+    }
+  }
+}
