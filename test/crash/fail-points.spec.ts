@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SinkCall } from '../chaos/play/log.js';
 import { ChaosSink, isRefused, isSlow } from '../chaos/play/sink.js';
-import { ChaosEffects, ChaosHandlers, ChaosRoute } from '../chaos/receiver/handlers.js';
+import { ChaosEffects, ChaosHandlers, ChaosRoute, OwnHandler } from '../chaos/receiver/handlers.js';
 import { chaosSources, type ChaosSource } from '../chaos/receiver/sources.js';
 import { CHAOS_TABLES } from '../chaos/receiver/tables.js';
 import { until } from '../support/application.js';
@@ -42,7 +42,7 @@ beforeAll(async () => {
       reconcile: false,
       retention: false,
     },
-    providers: [ChaosHandlers, ChaosEffects],
+    providers: [OwnHandler, ChaosHandlers, ChaosEffects],
     controllers: [ChaosRoute],
   });
   await receiver.query(CHAOS_TABLES);

@@ -22,7 +22,7 @@ const CLAIMING_SHARE = 0.1;
 /** Too few to speak of shares. */
 const FEW = 20;
 /** A machine that is busy with other things starts, polls and leases late. */
-const BUSY_MS = 5_000;
+const BUSY_MS = 10_000;
 const EXAMPLES = 5;
 
 /** Everything that was promised, asked of what is left. */

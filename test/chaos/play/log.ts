@@ -39,7 +39,7 @@ export interface Overdue {
   readonly id: string;
   readonly attempt: number;
   readonly ms: number;
-  /** For how long a receiver had been up. */
+  /** For how long the oldest of the receivers had been up. */
   readonly upMs: number;
 }
 

@@ -5,7 +5,7 @@ import type { Log, Sent } from './log.js';
 import type { PlannedEvent } from './plan.js';
 
 const FIRST_PAUSE_MS = 200;
-const LONGEST_PAUSE_MS = 2_000;
+const LONGEST_PAUSE_MS = 4_000;
 /** Hours of a provider's retries, compressed. */
 const ATTEMPTS = 120;
 const AGAIN_AFTER_MS = 1_500;
@@ -18,10 +18,15 @@ export class Provider {
 
   constructor(
     private readonly events: readonly PlannedEvent[],
-    /** Where to: any of the receivers, whether it is up or not. */
-    private readonly origins: readonly string[],
-    private readonly log: Log<Sent>,
+    /** Where to, as a balancer has it that finds out late who is up. */
+    private readonly origin: () => string,
+    private readonly log: Pick<Log<Sent>, 'write'>,
   ) {}
+
+  /** Events that are released and not acknowledged yet. */
+  get open(): number {
+    return this.sent - this.acknowledged;
+  }
 
   get left(): number {
     return this.events.length - this.sent;
@@ -43,20 +48,16 @@ export class Provider {
   }
 
   private async deliver(event: PlannedEvent): Promise<void> {
-    const copies = Array.from({ length: event.copies }, (_, copy) => this.untilAcknowledged(event, copy));
-    await Promise.all(copies);
+    await Promise.all(Array.from({ length: event.copies }, () => this.untilAcknowledged(event)));
     this.acknowledged += 1;
     if (!event.again) return;
     await sleep(AGAIN_AFTER_MS);
-    await this.untilAcknowledged(event, 0);
+    await this.untilAcknowledged(event);
   }
 
-  private async untilAcknowledged(event: PlannedEvent, copy: number): Promise<void> {
+  private async untilAcknowledged(event: PlannedEvent): Promise<void> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-      const status = await this.send(
-        event,
-        this.origins[(this.sent + copy + attempt) % this.origins.length]!,
-      );
+      const status = await this.send(event, this.origin());
       if (status >= 200 && status < 300) return;
       const ceiling = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 10));
       await sleep(ceiling / 2 + Math.random() * (ceiling / 2));

@@ -5,12 +5,13 @@ import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
 import type { Ambush, FromReceiver } from '../receiver/main.js';
+import type { Version } from './rolling.js';
 
 /** A receiver on a port of its own, started again whenever it has ended. */
 export class ChaosReceiver {
   /** Of the process that is up; undefined while none is. */
   owner: string | undefined;
-  starts = 0;
+  readyAt = 0;
   private child: ChildProcess | undefined;
   private stopping = false;
   private onAmbushed: (() => void) | undefined;
@@ -18,10 +19,9 @@ export class ChaosReceiver {
   constructor(
     readonly name: string,
     readonly port: number,
-    private readonly program: string,
+    private program: string,
     private readonly logFile: string,
-    private readonly env: Readonly<Record<string, string>>,
-    private readonly onChange: () => void,
+    private env: Readonly<Record<string, string>>,
   ) {}
 
   get origin(): string {
@@ -30,7 +30,6 @@ export class ChaosReceiver {
 
   start(): void {
     if (this.stopping) return;
-    this.starts += 1;
     const log = openSync(this.logFile, 'a');
     const child = spawn(process.execPath, [this.program], {
       env: {
@@ -53,7 +52,6 @@ export class ChaosReceiver {
     );
     child.on('exit', () => {
       this.owner = undefined;
-      this.onChange();
       this.start();
     });
   }
@@ -84,8 +82,10 @@ export class ChaosReceiver {
     await ended;
   }
 
-  /** Ends as a deploy ends it, and is started again. Resolves to its exit code. */
-  async restart(): Promise<number | null> {
+  /** Ends as a deploy ends it, and starts again as that version. Resolves to its exit code. */
+  async restart({ program, env }: Version): Promise<number | null> {
+    this.program = program;
+    this.env = { ...this.env, ...env };
     const ended = once(this.child!, 'exit') as Promise<[number | null]>;
     this.child!.kill('SIGTERM');
     return (await ended)[0];
@@ -105,7 +105,7 @@ export class ChaosReceiver {
   private heard(message: FromReceiver): void {
     if (message.kind === 'ready') {
       this.owner = message.owner;
-      this.onChange();
+      this.readyAt = performance.now();
     } else this.onAmbushed?.();
   }
 }

@@ -2,22 +2,20 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { freePort } from '../../../examples/support/free.port.js';
+import { Fleet, LEASE_MS, POLL_MS } from './fleet.js';
 import { overdue, lookAt, unsettled } from './coroner.js';
 import { Log, LOGS, type Kill, type Overdue, type Sent, type SinkCall } from './log.js';
 import { planOf, type Plan, type PlannedKill } from './plan.js';
 import { Provider } from './provider.js';
-import { ChaosReceiver } from './receiver.js';
 import { ChaosSink } from './sink.js';
 
-export const POLL_MS = 500;
-export const LEASE_MS = 4_000;
 /** A lease that ended this long ago should be somebody's again. */
 export const OVERDUE_MS = POLL_MS + 1_000;
 
-const RECEIVERS = 3;
 /** At least so many are up before one is killed, so that its leases are somebody's to take. */
 const UP = 2;
+/** Events under way at once, so that a slow machine is not buried under retries. */
+const OPEN = 40;
 const AMBUSH_MS = 4_000;
 /** The events of one kill are spread over about this time. */
 const PACE_MS = 1_500;
@@ -43,9 +41,8 @@ export class Stage {
   private readonly plan: Plan;
   private readonly kills: Log<Kill>;
   private readonly overdues: Log<Overdue>;
-  private receivers: readonly ChaosReceiver[] = [];
+  private fleet: Fleet | undefined;
   private killed = 0;
-  private upSince: number | undefined;
   private over = false;
 
   private constructor(
@@ -69,7 +66,7 @@ export class Stage {
       await stage.run(sink.url, providerLog);
     } finally {
       stage.over = true;
-      await Promise.all(stage.receivers.map((receiver) => receiver.stop()));
+      await stage.fleet?.stop();
       sink.stop();
       await Promise.all([sinkLog, providerLog, stage.kills, stage.overdues].map((log) => log.close()));
       await client.end();
@@ -77,52 +74,29 @@ export class Stage {
   }
 
   private async run(sinkUrl: string, log: Log<Sent>): Promise<void> {
-    this.receivers = await this.start(sinkUrl);
-    await this.until(() => this.ready().length === RECEIVERS, START_MS, 'the receivers did not start');
-    const origins = this.receivers.map((receiver) => receiver.origin);
-    const provider = new Provider(this.plan.events, origins, log);
+    const { databaseUrl, adapter, dir, program } = this.setup;
+    this.fleet = await Fleet.start({ databaseUrl, adapter, dir, program, sinkUrl });
+    const { fleet } = this;
+    const provider = new Provider(this.plan.events, () => fleet.origin(), log);
     const pacing = this.pace(provider);
     const watching = this.watch();
-    for (const planned of this.plan.kills) await this.kill(planned);
+    for (const planned of this.plan.kills) await this.kill(planned, provider);
     this.over = true;
     await pacing;
-    provider.release(this.plan.events.length);
+    while (provider.left > 0) {
+      provider.release(provider.sent + Math.max(0, OPEN - provider.open));
+      await sleep(25);
+    }
     await provider.finished();
     await this.drain();
     await watching;
   }
 
-  private async start(sinkUrl: string): Promise<ChaosReceiver[]> {
-    const receivers: ChaosReceiver[] = [];
-    for (let n = 0; n < RECEIVERS; n += 1) {
-      const name = `chaos-${n}`;
-      const env = {
-        DATABASE_URL: this.setup.databaseUrl,
-        SINK_URL: sinkUrl,
-        HTTP_ADAPTER: this.setup.adapter,
-        POLL_MS: String(POLL_MS),
-        LEASE_MS: String(LEASE_MS),
-      };
-      const logFile = join(this.setup.dir, `${name}.log`);
-      const changed = () => this.noteUp();
-      receivers.push(new ChaosReceiver(name, await freePort(), this.setup.program, logFile, env, changed));
-    }
-    for (const receiver of receivers) receiver.start();
-    return receivers;
-  }
-
-  private ready(): ChaosReceiver[] {
-    return this.receivers.filter((receiver) => receiver.owner !== undefined);
-  }
-
-  private noteUp(): void {
-    this.upSince = this.ready().length === 0 ? undefined : (this.upSince ?? performance.now());
-  }
-
-  private async kill({ victim, pauseMs, at }: PlannedKill): Promise<void> {
+  private async kill({ victim, pauseMs, at }: PlannedKill, provider: Provider): Promise<void> {
     await sleep(pauseMs);
-    await this.until(() => this.ready().length >= UP, START_MS, 'the receivers did not come back');
-    const up = this.ready();
+    await this.until(() => provider.open <= OPEN, START_MS, 'events are not acknowledged');
+    await this.until(() => this.fleet!.up.length >= UP, START_MS, 'the receivers did not come back');
+    const { up } = this.fleet!;
     const receiver = up[victim % up.length]!;
     const { owner, name } = receiver;
     const reached = at !== undefined && (await receiver.ambush(at, AMBUSH_MS));
@@ -136,7 +110,6 @@ export class Stage {
       ...seen,
     });
     await receiver.kill();
-    this.noteUp();
     this.killed += 1;
     if (this.killed % 50 === 0) this.setup.say(`${this.killed} of ${this.plan.kills.length} killed`);
   }
@@ -150,7 +123,8 @@ export class Stage {
       const killsLeft = Math.max(1, this.plan.kills.length - this.killed);
       credit += ((now - at) / PACE_MS) * (provider.left / killsLeft);
       at = now;
-      provider.release(provider.sent + Math.floor(credit));
+      const room = Math.max(0, OPEN - provider.open);
+      provider.release(provider.sent + Math.min(room, Math.floor(credit)));
       credit %= 1;
       await sleep(25);
     }
@@ -159,7 +133,7 @@ export class Stage {
   private async watch(): Promise<void> {
     while (!this.over) {
       for (const one of await overdue(this.client, OVERDUE_MS)) {
-        const upMs = this.upSince === undefined ? 0 : performance.now() - this.upSince;
+        const upMs = Math.max(0, ...this.fleet!.up.map((receiver) => performance.now() - receiver.readyAt));
         this.overdues.write({ ...one, upMs: Math.round(upMs) });
       }
       await sleep(500);

@@ -37,16 +37,34 @@ async function apply(manager: EntityManager, { source, eventId }: Told): Promise
   await new Promise((resolve) => setTimeout(resolve, 30));
 }
 
+async function work(effect: string, event: WebhookEvent, { manager, enqueue }: HandlerContext) {
+  await apply(manager, event);
+  await enqueue(effect, { source: event.source, eventId: event.eventId });
+  return 'recorded';
+}
+
+@Injectable()
+export class OwnHandler {
+  @OnWebhook('own', '*', { retry, name: 'own', was: ['own-of-before'] })
+  async own(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+}
+
+/** The same handler before it was renamed. */
+@Injectable()
+export class FormerOwnHandler {
+  @OnWebhook('own', '*', { retry, name: 'own-of-before' })
+  async own(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+}
+
 @Injectable()
 export class ChaosHandlers {
-  @OnWebhook('own', '*', { retry })
-  async own(event: WebhookEvent, context: HandlerContext) {
-    return this.work('tell', event, context);
-  }
-
   @OnWebhook<Body>('keyed', '*', { retry, key: ({ payload }) => payload.resource })
   async keyed(event: WebhookEvent, context: HandlerContext) {
-    return this.work('tell', event, context);
+    return work('tell', event, context);
   }
 
   @OnWebhook('batched', '*', { retry, batch: 5 })
@@ -59,28 +77,22 @@ export class ChaosHandlers {
 
   @OnWebhook('inline', '*', { retry, inline: true })
   async inline(event: WebhookEvent, context: HandlerContext) {
-    return this.work('tell', event, context);
+    return work('tell', event, context);
   }
 
   @OnWebhook('patient', '*', { retry })
   async patient(event: WebhookEvent, context: HandlerContext) {
-    return this.work('tell', event, context);
+    return work('tell', event, context);
   }
 
   @OnWebhook('charged', '*', { retry })
   async charged(event: WebhookEvent, context: HandlerContext) {
-    return this.work('charge', event, context);
+    return work('charge', event, context);
   }
 
   @OnWebhook('completed', '*', { retry })
   async completed(event: WebhookEvent, context: HandlerContext) {
-    return this.work('tell-and-complete', event, context);
-  }
-
-  private async work(effect: string, event: WebhookEvent, { manager, enqueue }: HandlerContext) {
-    await apply(manager, event);
-    await enqueue(effect, { source: event.source, eventId: event.eventId });
-    return 'recorded';
+    return work('tell-and-complete', event, context);
   }
 }
 

@@ -7,7 +7,8 @@ import { ScheduleModule } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { OutboxRelay, WebhooksModule } from '../../../src/index.js';
 import { installFailPoints, type Point, type When } from '../../support/fail-points.js';
-import { ChaosEffects, ChaosHandlers, ChaosRoute } from './handlers.js';
+import { ChaosBilling } from './billing.js';
+import { ChaosEffects, ChaosHandlers, ChaosRoute, OwnHandler, FormerOwnHandler } from './handlers.js';
 import { chaosSources } from './sources.js';
 
 /** What the supervisor asks for: to stop dead at the nth passing of a point. */
@@ -60,7 +61,8 @@ process.on('message', (message: Ambush | 'go on') => {
       reconcile: true,
     }),
   ],
-  providers: [ChaosHandlers, ChaosEffects],
+  // A rolling deploy has the application of before beside that of now.
+  providers: [ChaosHandlers, ChaosEffects, ChaosBilling, env.BEFORE === '1' ? FormerOwnHandler : OwnHandler],
   controllers: [ChaosRoute],
 })
 class ChaosReceiver {}

@@ -1,5 +1,5 @@
-import { hmac, type HmacOptions, type WebhooksOptions } from '../../../src/index.js';
-import { AWARDEE_SECRET } from '../../support/signing.js';
+import { hmac, stripe, type HmacOptions, type WebhooksOptions } from '../../../src/index.js';
+import { AWARDEE_SECRET, STRIPE_SECRET } from '../../support/signing.js';
 
 /** The sources of a run, each with a policy of its own. `routed` is handled by a route with `@UseWebhook`. */
 export const SOURCES = [
@@ -38,5 +38,7 @@ export function chaosSources(): WebhooksOptions['sources'] {
     routed: source({ ackTimeout: '3s' }),
     charged: source(),
     completed: source(),
+    // For storms of duplicates.
+    billing: stripe({ secrets: [STRIPE_SECRET] }),
   };
 }
