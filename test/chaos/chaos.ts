@@ -5,10 +5,12 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startPostgres } from '../../examples/support/postgres.js';
 import type { Verdict } from './check/invariants.js';
+import { playMode } from './modes.js';
 import { readOptions, type ChaosOptions } from './options.js';
 import { Stage } from './play/stage.js';
 import { merge, print, record } from './report.js';
 import { build, type Build } from './support/build.js';
+import { startPgbouncer } from './support/pgbouncer.js';
 import { createStageDatabase } from './support/stage-database.js';
 
 /** Plays the stages that have no verdict yet, and judges all of them together. */
@@ -18,10 +20,23 @@ async function run(options: ChaosOptions): Promise<number> {
   say(`seed ${seed}, ${stages.length} stages; logs in ${dir}`);
   await mkdir(dir, { recursive: true });
   const built = await build();
-  const postgres = await startPostgres(['max_connections=200', 'synchronous_commit=on']);
+  // It is the receivers that are killed; the server lives, and what it has committed stays without a disk.
+  const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
+  const pooler = options.pgbouncer ? await startPgbouncer(postgres.url) : undefined;
   const startedAt = performance.now();
   const verdicts: Verdict[] = [];
   try {
+    if (options.mode !== undefined) {
+      const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${options.mode}`);
+      const report = await playMode(
+        options.mode,
+        options,
+        pooler?.through(databaseUrl) ?? databaseUrl,
+        built.path('test/chaos/receiver/main.ts'),
+      );
+      console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
+      return report.faults.length === 0 ? 0 : 1;
+    }
     for (const [n, { kills, events }] of stages.entries()) {
       const stageDir = join(dir, `stage-${n + 1}`);
       const file = join(stageDir, 'verdict.json');
@@ -30,12 +45,18 @@ async function run(options: ChaosOptions): Promise<number> {
         const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${n + 1}`);
         const program = built.path('test/chaos/receiver/main.ts');
         const stage = { seed: seed + n, kills, events, adapter: options.adapter, databaseUrl, dir: stageDir };
-        await Stage.play({ ...stage, program, say });
+        await Stage.play({
+          ...stage,
+          receiversUrl: pooler?.through(databaseUrl) ?? databaseUrl,
+          program,
+          say,
+        });
         await checker(built, stageDir, databaseUrl);
       }
       verdicts.push(JSON.parse(readFileSync(file, 'utf8')) as Verdict);
     }
   } finally {
+    await pooler?.stop();
     await postgres.stop();
     await built.remove();
   }

@@ -2,9 +2,11 @@ import { randomInt } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { Mode } from './modes.js';
 
 const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--seed <number>] [--adapter express|fastify]
-                 [--stage 300] [--dir <folder>] [--json] [--record]
+                 [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer]
+npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
 
@@ -15,6 +17,12 @@ Kills receivers at random and at named points while a provider sends events, and
   --dir      where logs and verdicts go; a run with the same folder and seed goes on after its last finished stage
   --json     the verdict as JSON on stdout
   --record   write the figures into docs/reliability.md
+  --pgbouncer  the receivers reach the database through pgbouncer in transaction mode (it must be installed)
+
+Instead of kills:
+  --storm    billing events repeated for half an hour while their handler is slow
+  --barrier  50 copies of an event released at once over three processes, round after round
+  --rolling  two versions of the application restarted in turn while events flow
 
 Environment: DATABASE_URL to use another server than the embedded one.`;
 
@@ -25,8 +33,14 @@ export interface ChaosOptions {
   readonly dir: string;
   readonly json: boolean;
   readonly record: boolean;
+  readonly pgbouncer: boolean;
+  /** Something else than kills. */
+  readonly mode?: Mode;
+  readonly seconds: number;
+  readonly rounds: number;
 }
 
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling'];
 const EVENTS_PER_KILL = 20;
 const STAGE_KILLS = 300;
 
@@ -43,6 +57,12 @@ export function readOptions(args: string[]): ChaosOptions {
       dir: { type: 'string' },
       json: { type: 'boolean' },
       record: { type: 'boolean' },
+      pgbouncer: { type: 'boolean' },
+      storm: { type: 'boolean' },
+      barrier: { type: 'boolean' },
+      rolling: { type: 'boolean' },
+      seconds: { type: 'string' },
+      rounds: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
   });
@@ -64,6 +84,10 @@ export function readOptions(args: string[]): ChaosOptions {
     dir: values.dir ?? join(tmpdir(), `webhook-chaos-${seed}`),
     json: values.json ?? false,
     record: values.record ?? false,
+    pgbouncer: values.pgbouncer ?? false,
+    mode: MODES.find((mode) => values[mode] === true),
+    seconds: count('--seconds', values.seconds ?? '1800'),
+    rounds: count('--rounds', values.rounds ?? '100'),
   };
 }
 

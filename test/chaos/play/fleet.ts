@@ -5,7 +5,7 @@ import { freePort } from '../../../examples/support/free.port.js';
 import { ChaosReceiver } from './receiver.js';
 
 export const POLL_MS = 500;
-export const LEASE_MS = 4_000;
+export const LEASE_MS = 6_000;
 const RECEIVERS = 3;
 const START_MS = 120_000;
 /** Of a hundred requests, so many go to any receiver, up or not. */

@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
+import { sleepUntil } from '../support/sleep-until.js';
 import { Fleet, LEASE_MS, POLL_MS } from './fleet.js';
 import { overdue, lookAt, unsettled } from './coroner.js';
 import { Log, LOGS, type Kill, type Overdue, type Sent, type SinkCall } from './log.js';
@@ -15,7 +16,9 @@ export const OVERDUE_MS = POLL_MS + 1_000;
 /** At least so many are up before one is killed, so that its leases are somebody's to take. */
 const UP = 2;
 /** Events under way at once, so that a slow machine is not buried under retries. */
-const OPEN = 40;
+const OPEN = 30;
+/** Rows that may be pending when a receiver is killed. */
+const BACKLOG = 60;
 const AMBUSH_MS = 4_000;
 /** The events of one kill are spread over about this time. */
 const PACE_MS = 1_500;
@@ -27,8 +30,9 @@ export interface StageSetup {
   readonly kills: number;
   readonly events: number;
   readonly adapter: 'express' | 'fastify';
-  /** A database of this stage's own, migrated. */
+  /** A database of this stage's own, migrated; the receivers may have another way to it. */
   readonly databaseUrl: string;
+  readonly receiversUrl: string;
   /** Where its logs go. */
   readonly dir: string;
   /** The compiled receiver. */
@@ -74,8 +78,8 @@ export class Stage {
   }
 
   private async run(sinkUrl: string, log: Log<Sent>): Promise<void> {
-    const { databaseUrl, adapter, dir, program } = this.setup;
-    this.fleet = await Fleet.start({ databaseUrl, adapter, dir, program, sinkUrl });
+    const { receiversUrl, adapter, dir, program } = this.setup;
+    this.fleet = await Fleet.start({ databaseUrl: receiversUrl, adapter, dir, program, sinkUrl });
     const { fleet } = this;
     const provider = new Provider(this.plan.events, () => fleet.origin(), log);
     const pacing = this.pace(provider);
@@ -95,6 +99,7 @@ export class Stage {
   private async kill({ victim, pauseMs, at }: PlannedKill, provider: Provider): Promise<void> {
     await sleep(pauseMs);
     await this.until(() => provider.open <= OPEN, START_MS, 'events are not acknowledged');
+    await this.caughtUp();
     await this.until(() => this.fleet!.up.length >= UP, START_MS, 'the receivers did not come back');
     const { up } = this.fleet!;
     const receiver = up[victim % up.length]!;
@@ -140,9 +145,13 @@ export class Stage {
     }
   }
 
-  private async drain(): Promise<void> {
-    const end = performance.now() + DRAIN_MS;
-    while ((await unsettled(this.client)) > 0 && performance.now() < end) await sleep(200);
+  /** A machine that cannot keep up would be buried under lost leases, and what it then shows is its own slowness. */
+  private caughtUp(): Promise<void> {
+    return sleepUntil(async () => (await unsettled(this.client)) <= BACKLOG, START_MS);
+  }
+
+  private drain(): Promise<void> {
+    return sleepUntil(async () => (await unsettled(this.client)) === 0, DRAIN_MS);
   }
 
   private async until(condition: () => boolean, ms: number, otherwise: string): Promise<void> {

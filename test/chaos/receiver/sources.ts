@@ -34,8 +34,8 @@ export function chaosSources(): WebhooksOptions['sources'] {
     keyed: source(),
     batched: source(),
     inline: source(),
-    patient: source({ retries: 'provider', ackTimeout: '3s' }),
-    routed: source({ ackTimeout: '3s' }),
+    patient: source({ retries: 'provider', ackTimeout: '5s' }),
+    routed: source({ ackTimeout: '5s' }),
     charged: source(),
     completed: source(),
     // For storms of duplicates.
