@@ -17,6 +17,8 @@ export const OVERDUE_MS = POLL_MS + 1_000;
 const UP = 2;
 /** Events under way at once, so that a slow machine is not buried under retries. */
 const OPEN = 30;
+/** Kills whose events may be sent before their time. */
+const AHEAD = 2;
 /** Rows that may be pending when a receiver is killed. */
 const BACKLOG = 60;
 const AMBUSH_MS = 4_000;
@@ -121,14 +123,16 @@ export class Stage {
 
   /** Lets events flow at the pace of the kills, whatever that is, so that none of them is in a silence. */
   private async pace(provider: Provider): Promise<void> {
+    const perKill = this.plan.events.length / Math.max(1, this.plan.kills.length);
     let at = performance.now();
     let credit = 0;
     while (!this.over) {
       const now = performance.now();
-      const killsLeft = Math.max(1, this.plan.kills.length - this.killed);
-      credit += ((now - at) / PACE_MS) * (provider.left / killsLeft);
+      credit += ((now - at) / PACE_MS) * perKill;
       at = now;
-      const room = Math.max(0, OPEN - provider.open);
+      // Not further than the kills have come: the last ones would be in a silence.
+      const allowed = Math.ceil((this.killed + AHEAD) * perKill) - provider.sent;
+      const room = Math.max(0, Math.min(OPEN - provider.open, allowed));
       provider.release(provider.sent + Math.min(room, Math.floor(credit)));
       credit %= 1;
       await sleep(25);
