@@ -1,4 +1,5 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { DESK_TABLES, DESK_TABLE_NAMES } from './desk.tables.js';
 
 /**
  * Tables of the inbox. Each statement may run twice. No CREATE INDEX CONCURRENTLY: it fails inside a transaction.
@@ -12,6 +13,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key.
  * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
  * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
+ * - those of the operator's desk: see `desk.tables`.
  */
 export class WebhookInbox1796000000000 implements MigrationInterface {
   readonly name = 'WebhookInbox1796000000000';
@@ -104,6 +106,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         WHERE event_id IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_dead ON webhook_outbox (settled_at) WHERE state = 'dead'`);
+    await runner.query(
+      `CREATE INDEX IF NOT EXISTS webhook_outbox_parked ON webhook_outbox (id) WHERE state = 'parked'`,
+    );
     // Effects that belong to no event are pruned by the time they were settled.
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_settled ON webhook_outbox (settled_at)
@@ -180,6 +185,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         PRIMARY KEY (outbox_id, effect, generation)
       )`);
 
+    for (const statement of DESK_TABLES) await runner.query(statement);
+
     // A queue table is mostly dead rows between vacuums; the defaults (20 % of the table) let a lease scan wade through them.
     for (const table of ['webhook_outbox', 'webhook_outbox_data']) {
       await runner.query(`
@@ -229,7 +236,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`DROP VIEW IF EXISTS webhook_event`);
-    for (const table of TABLES) {
+    for (const table of [...DESK_TABLE_NAMES, ...TABLES]) {
       await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
     }
   }

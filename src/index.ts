@@ -52,6 +52,17 @@ export type { Decider } from './operator/revivals.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { EventCriteria } from './storage/replay.store.js';
+export { Inspector } from './operator/inspector.js';
+export type {
+  InspectedEvent,
+  InspectedInstance,
+  InspectedRelays,
+  InspectedSecret,
+  InspectedSource,
+} from './operator/inspector.js';
+export { Operator } from './operator/operator.js';
+export { Stats } from './operator/stats.js';
+export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
 export { outsideTransaction } from './storage/user.transaction.js';
 
@@ -64,6 +75,7 @@ export {
   ConfigurationError,
   EffectKeyRequired,
   EventIdUnusable,
+  InputRefused,
   PermanentError,
   RetryAfter,
   SignatureRejection,
@@ -72,6 +84,7 @@ export {
 export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
+  AlertOptions,
   BusinessRecord,
   BusinessRecordPolicy,
   EffectOptions,
@@ -83,6 +96,7 @@ export type {
   ProbeAnswer,
   ProbeContext,
   SkipStale,
+  RejectionOptions,
   RelayOptions,
   RetentionOptions,
   RetryOptions,

@@ -13,6 +13,7 @@ import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
+import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { BackfillExplorer } from './handlers/backfill.explorer.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
@@ -30,6 +31,7 @@ import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
@@ -39,6 +41,7 @@ import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
 import { Erasure } from './operator/erasure.js';
+import { operatorProviders } from './operator/operator.providers.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
@@ -137,6 +140,7 @@ const inbox = [
   Claimer,
   DeliveryVerifier,
   EventDispatcher,
+  GroupCommit,
   Inbox,
   InlineDispatcher,
   OwedRows,
@@ -155,7 +159,17 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
-const operator = [Erasure, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const operator = [
+  Erasure,
+  Parked,
+  Pauses,
+  ReplayPlanner,
+  Replays,
+  Retention,
+  Revivals,
+  Tally,
+  ...operatorProviders,
+];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */

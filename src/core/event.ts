@@ -6,6 +6,21 @@ export interface EventKey {
   readonly eventId: string;
 }
 
+/** The order of keys in which every batch is claimed, in every process: batches in different orders would deadlock. */
+export function byKey(a: EventKey, b: EventKey): number {
+  return compare(a.source, b.source) || compare(a.tenant, b.tenant) || compare(a.eventId, b.eventId);
+}
+
+/** The key as one text. */
+export function keyText({ source, tenant, eventId }: EventKey): string {
+  return JSON.stringify([source, tenant, eventId]);
+}
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
 /** An event as a handler gets it. */
 export interface WebhookEvent<TPayload = unknown> extends EventKey {
   /** Our own id (UUIDv7), for logs and links; dedupe never uses it. */

@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { BodyReader } from '../core/body.js';
 import { EventIdUnusable, WebhookInboxError } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
+import { byKey, keyText } from '../core/event.js';
 import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -135,8 +136,8 @@ export class Backfills {
 
   /** Returns how many were new. Sorted and unique, as any batch of claims. */
   private async claim(events: readonly IncomingEvent[]): Promise<number> {
-    const unique = new Map(events.map((event) => [JSON.stringify([event.tenant, event.eventId]), event]));
-    const sorted = [...unique].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, event]) => event);
+    const unique = new Map(events.map((event) => [keyText(event), event]));
+    const sorted = [...unique.values()].sort(byKey);
     if (sorted.length === 0) return 0;
     let claimed = 0;
     try {

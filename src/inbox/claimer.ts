@@ -2,9 +2,11 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { sqlStateOf } from '../core/classify.js';
+import { byKey, keyText } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
@@ -20,6 +22,27 @@ export interface Claim {
   readonly origin?: NewClaim['origin'];
 }
 
+/** The claims of one delivery, and the source whose policies it is under. */
+export interface Delivered {
+  readonly source: Source;
+  readonly claims: readonly Claim[];
+}
+
+export interface ClaimedDelivery {
+  /** For each claim, whether this delivery made the event ours. */
+  readonly won: readonly boolean[];
+  /** Whether there is something for a relay now. */
+  readonly work: boolean;
+}
+
+/** Of one try, in milliseconds. */
+export interface TransactionLimits {
+  /** How long it waits for another transaction. @default the claim time-out */
+  readonly lockTimeoutMs?: number;
+  /** When its connection is given up. @default never */
+  readonly endAfterMs?: number;
+}
+
 /** Claims events in transactions that call no user code. */
 @Injectable()
 export class Claimer {
@@ -30,16 +53,23 @@ export class Claimer {
     private readonly registry: HandlerRegistry,
     private readonly orderKeys: OrderKeys,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
    * Runs `work` in a transaction, once more when PostgreSQL broke it off (deadlock, serialization) or when the connection broke:
    * then the COMMIT may be in doubt, and the same insert on a fresh connection tells, since a conflict means that it is claimed.
    */
-  async transaction<T>(work: (manager: EntityManager, secondTry: boolean) => Promise<T>): Promise<T> {
+  async transaction<T>(
+    work: (manager: EntityManager, secondTry: boolean) => Promise<T>,
+    { lockTimeoutMs = this.options.claimTimeoutMs, endAfterMs }: TransactionLimits = {},
+  ): Promise<T> {
     const run = (secondTry: boolean) =>
-      inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, (manager) =>
-        work(manager, secondTry),
+      inTransaction(
+        this.dataSource.manager,
+        lockTimeoutMs,
+        (manager) => work(manager, secondTry),
+        endAfterMs,
       );
     try {
       return await run(false);
@@ -47,6 +77,38 @@ export class Claimer {
       if (!isWorthAnotherTry(error)) throw error;
       return await run(true);
     }
+  }
+
+  /**
+   * Claims what deliveries brought, each event once, and says for each what came of it: for any number of deliveries one insert, and
+   * one statement for those whose events were known. In the caller's transaction.
+   */
+  async claimDeliveries(
+    manager: EntityManager,
+    deliveries: readonly Delivered[],
+    secondTry: boolean,
+  ): Promise<ClaimedDelivery[]> {
+    if (deliveries.length === 0) return [];
+    const firsts = new Map<string, Claim>();
+    for (const claim of deliveries.flatMap(({ claims }) => claims)) {
+      const key = keyText(claim.event);
+      if (!firsts.has(key)) firsts.set(key, claim);
+    }
+    const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
+    const results = await this.claim(manager, unique, secondTry);
+    const won = new Set(unique.filter((_, index) => results[index]!.won));
+    const lost = deliveries.flatMap(({ source, claims }) =>
+      claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim })),
+    );
+    const met = await this.duplicates(
+      manager,
+      lost.map(({ source, claim }) => ({ source, event: claim.event })),
+    );
+    const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
+    return deliveries.map(({ claims }) => ({
+      won: claims.map((claim) => won.has(claim)),
+      work: claims.some((claim) => revived.has(claim) || (won.has(claim) && claim.rows.length > 0)),
+    }));
   }
 
   /**
@@ -58,27 +120,47 @@ export class Claimer {
       manager,
       claims.map((claim) => this.newClaim(claim)),
     );
-    for (const [index, result] of results.entries()) {
-      const { event } = claims[index]!;
-      if (!result.won && secondTry && (await this.claims.find(manager, event)) === event.id) {
+    if (secondTry) {
+      for (const [index, result] of results.entries()) {
+        const { event } = claims[index]!;
+        if (result.won || (await this.claims.find(manager, event)) !== event.id) continue;
         results[index] = { ...result, won: true, receivedAt: new Date() };
       }
-      if (result.suspectedReplay) {
-        await this.claims.recordSuspectedReplay(manager, event, event.bodySha256);
-        this.tellConflict(event, 'suspected-replay');
-      }
     }
+    const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);
+    if (suspected.length > 0) await this.claims.recordSuspectedReplays(manager, suspected);
+    for (const event of suspected) this.tellConflict(event, 'suspected-replay');
     return results;
   }
 
-  /** For a delivery of a claimed event: revives dead handler rows where we retry, and compares the bytes. True when rows were revived. */
+  /** As `duplicates`, for one. */
   async duplicate(manager: EntityManager, source: Source, event: IncomingEvent): Promise<boolean> {
-    const { revived, conflict } = await this.claims.duplicate(manager, event, event.bodySha256, {
-      revive: source.retries === 'own',
-      compare: source.provider.retries.sameBytes,
-    });
-    if (conflict) this.tellConflict(event, 'other-bytes');
-    return revived > 0;
+    return (await this.duplicates(manager, [{ source, event }]))[0]!;
+  }
+
+  /**
+   * For deliveries of claimed events: revives dead handler rows where we retry, and compares the bytes. True for those with rows
+   * that were revived.
+   */
+  private async duplicates(
+    manager: EntityManager,
+    lost: readonly { source: Source; event: IncomingEvent }[],
+  ): Promise<boolean[]> {
+    if (lost.length === 0) return [];
+    const results = await this.claims.duplicates(
+      manager,
+      lost.map(({ source, event }) => ({
+        ...event,
+        revive: source.retries === 'own',
+        compare: source.provider.retries.sameBytes,
+      })),
+    );
+    for (const [index, { conflict }] of results.entries()) {
+      const { event } = lost[index]!;
+      if (conflict) this.tellConflict(event, 'other-bytes');
+      this.tally.duplicate(event);
+    }
+    return results.map(({ revived }) => revived);
   }
 
   /** The row an event is owed for a handler, with the id that any repetition would give it. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { BodyReader } from '../core/body.js';
 import { eventId } from '../core/event-id.js';
-import { eventType, type EventKey } from '../core/event.js';
+import { byKey, eventType, type EventKey } from '../core/event.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
 import type { WebhookRequest } from '../core/request.js';
@@ -58,7 +58,7 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
       bodySha256: createHash('sha256').update(bytes).digest(),
     });
   }
-  return [...events.values()].sort((a, b) => (a.eventId < b.eventId ? -1 : 1));
+  return [...events.values()].sort(byKey);
 }
 
 // PostgreSQL and JavaScript agree on these years; anything else is a provider's mistake and no reason to lose the event.

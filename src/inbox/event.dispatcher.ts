@@ -6,6 +6,7 @@ import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
@@ -15,6 +16,7 @@ import { Backlog } from './backlog.js';
 import { Claimer } from './claimer.js';
 import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
+import { GroupCommit } from './group.commit.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
 import { ProviderRetries } from './provider.retries.js';
 import { worst, type Verdict } from './verdict.js';
@@ -33,10 +35,12 @@ export class EventDispatcher {
     private readonly registry: HandlerRegistry,
     private readonly claims: ClaimStore,
     private readonly claimer: Claimer,
+    private readonly group: GroupCommit,
     private readonly inline: InlineDispatcher,
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
     private readonly backlog: Backlog,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -82,13 +86,22 @@ export class EventDispatcher {
     return this.draining;
   }
 
-  /** Waits for the handlers that deliveries wait for; the acknowledgement time of their source bounds them. */
+  /** Waits for what deliveries wait for: their handlers, which the acknowledgement time of the source bounds, and their claims. */
   async finish(): Promise<void> {
-    await Promise.allSettled(this.running);
+    await Promise.allSettled([...this.running, this.group.finish()]);
   }
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
   private async decide(
+    delivery: VerifiedDelivery,
+    each: (event: IncomingEvent) => Promise<Verdict | undefined>,
+  ): Promise<Verdict> {
+    return this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
+      this.decideUncounted(delivery, each),
+    );
+  }
+
+  private async decideUncounted(
     delivery: VerifiedDelivery,
     each: (event: IncomingEvent) => Promise<Verdict | undefined>,
   ): Promise<Verdict> {
@@ -153,21 +166,12 @@ export class EventDispatcher {
       event,
       rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.row(event, name)),
     }));
-    let work = false;
-    const results = await this.claimer.transaction(async (manager, secondTry) => {
-      work = false;
-      const all = await this.claimer.claim(manager, claims, secondTry);
-      for (const [index, { won }] of all.entries()) {
-        const revived = !won && (await this.claimer.duplicate(manager, source, events[index]!));
-        work ||= revived || (won && claims[index]!.rows.length > 0);
-      }
-      return all;
-    });
+    const { won, work } = await this.group.claim({ source, claims });
     for (const [index, event] of events.entries()) {
-      this.log(event, results[index]!.won ? 'claimed' : 'duplicate', claims[index]!.rows.length);
+      this.log(event, won[index]! ? 'claimed' : 'duplicate', claims[index]!.rows.length);
     }
     if (work) this.wakeUp.wake();
-    return { kind: results.some((result) => result.won) ? 'ok' : 'duplicate' };
+    return { kind: won.includes(true) ? 'ok' : 'duplicate' };
   }
 
   /**

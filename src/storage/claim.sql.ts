@@ -1,24 +1,31 @@
 import { PLACE } from './turn.sql.js';
 
 // `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
-// is only redelivered, whatever others with its bytes came in the meantime.
+// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected.
+// No EXISTS, which may be planned as a hash of the whole table. The bodies come as one value: an array of them would be sent as
+// text, twice as long. Ordered: two statements that insert the same keys in opposite orders would deadlock.
 export const CLAIM = `
-  WITH input AS (
-    SELECT i.*, i.body_sha256 IS NOT NULL AND EXISTS (
-             SELECT FROM webhook_claim k
-              WHERE k.source = i.source AND k.tenant = i.tenant AND k.body_sha256 = i.body_sha256
-                AND k.event_id <> i.event_id) AND NOT EXISTS (
-             SELECT FROM webhook_claim c
-              WHERE c.source = i.source AND c.tenant = i.tenant AND c.event_id = i.event_id) AS known
+  WITH given AS (
+    SELECT i.*, i.body_sha256 IS NOT NULL AND (
+             SELECT 1 FROM webhook_claim c
+              WHERE c.source = i.source AND c.tenant = i.tenant AND c.event_id = i.event_id) IS NULL AS suspicious
       FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
-                  $9::int[], $10::bytea[], $11::boolean[], $12::jsonb[], $13::bytea[])
+                  $9::int[], $10::bytea[], $11::boolean[], $12::jsonb[], $14::int[], $15::int[]) WITH ORDINALITY
            AS i(source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
-                owed, body_sha256, refuse_known, headers, body)
+                owed, body_sha256, refuse_known, headers, body_at, body_bytes, nth)
+  ), input AS (
+    SELECT g.*, g.suspicious AND (
+             row_number() OVER (PARTITION BY g.suspicious, g.source, g.tenant, g.body_sha256 ORDER BY g.nth) > 1 OR (
+               SELECT 1 FROM webhook_claim k
+                WHERE k.source = g.source AND k.tenant = g.tenant AND k.body_sha256 = g.body_sha256 LIMIT 1) IS NOT NULL) AS known
+      FROM given g
   ), claimed AS (
     INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
                                owed, body_sha256, headers, body)
-    SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers, body
+    SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,
+           substring($13::bytea FROM body_at FOR body_bytes)
       FROM input WHERE NOT (known AND refuse_known)
+     ORDER BY nth
         ON CONFLICT DO NOTHING
     RETURNING id, source, tenant, event_id, received_at
   ), owed AS (
@@ -26,37 +33,57 @@ export const CLAIM = `
     SELECT r.id, 'handler', r.name, r.order_key, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
            CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END
-      FROM unnest($14::uuid[], $15::text[], $16::uuid[], $17::uuid[], $18::int[], $19::text[])
+      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[])
            AS r(id, name, claim_id, owner, lease_ms, order_key)
       JOIN claimed c ON c.id = r.claim_id
   )
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
 
-export const DUPLICATE = `
-  WITH claim AS (
-    SELECT source, tenant, event_id, origin, body FROM webhook_claim
-     WHERE source = $1 AND tenant = $2 AND event_id = $3 AND erased_at IS NULL
+// LATERAL with a LIMIT: an array has no statistics, and a hash of the whole table would be planned for it.
+export const DUPLICATES = `
+  WITH known AS MATERIALIZED (
+    SELECT i.nth, i.revive, i.body_sha256, c.source, c.tenant, c.event_id,
+           i.compare AND c.origin = 'delivery' AND c.body IS NOT NULL AND sha256(c.body) <> i.body_sha256 AS conflict
+      FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::boolean[], $6::boolean[]) WITH ORDINALITY
+           AS i(source, tenant, event_id, body_sha256, revive, compare, nth)
+     CROSS JOIN LATERAL (
+       SELECT source, tenant, event_id, origin, body FROM webhook_claim
+        WHERE source = i.source AND tenant = i.tenant AND event_id = i.event_id AND erased_at IS NULL
+        LIMIT 1
+     ) c
+  ), dead AS MATERIALIZED (
+    SELECT o.id
+      FROM (SELECT DISTINCT source, tenant, event_id FROM known WHERE revive ORDER BY source, tenant, event_id) k
+     CROSS JOIN LATERAL (
+       SELECT id FROM webhook_outbox
+        WHERE source = k.source AND tenant = k.tenant AND event_id = k.event_id AND event_id IS NOT NULL
+          AND kind = 'handler' AND state = 'dead' AND NOT revived
+        ORDER BY id FOR UPDATE
+     ) o
   ), revived AS (
     UPDATE webhook_outbox o
        SET state = 'pending', revived = true, due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL, reason = NULL,
            waits = order_key IS NOT NULL
-      FROM claim c
-     WHERE $5 AND o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id AND o.event_id IS NOT NULL
-       AND o.kind = 'handler' AND o.state = 'dead' AND NOT o.revived
-    RETURNING o.id
-  ), conflict AS (
-    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
-    SELECT source, tenant, event_id, 'other-bytes', $4
-      FROM claim WHERE $6 AND origin = 'delivery' AND body IS NOT NULL AND sha256(body) <> $4
+      FROM dead WHERE o.id = dead.id
+    RETURNING o.source, o.tenant, o.event_id
+  ), conflicts AS (
+    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries)
+    SELECT source, tenant, event_id, 'other-bytes', body_sha256, count(*)
+      FROM known WHERE conflict
+     GROUP BY source, tenant, event_id, body_sha256
+     ORDER BY source, tenant, event_id, body_sha256
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
-        DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
-    RETURNING 1
+        DO UPDATE SET deliveries = webhook_conflict.deliveries + EXCLUDED.deliveries, last_at = now()
   )
-  SELECT (SELECT count(*)::int FROM revived) AS revived, (SELECT count(*)::int FROM conflict) AS conflicts`;
+  SELECT nth::int, conflict, EXISTS (
+           SELECT FROM revived r WHERE r.source = k.source AND r.tenant = k.tenant AND r.event_id = k.event_id) AS revived
+    FROM known k`;
 
-export const SUSPECTED_REPLAY = `
+export const SUSPECTED_REPLAYS = `
   INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
-  VALUES ($1, $2, $3, 'suspected-replay', $4)
+  SELECT i.source, i.tenant, i.event_id, 'suspected-replay', i.body_sha256
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) AS i(source, tenant, event_id, body_sha256)
+   ORDER BY i.source, i.tenant, i.event_id
       ON CONFLICT (source, tenant, event_id, kind, body_sha256)
       DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()`;
 

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { EventKey } from '../core/event.js';
+import { keyText, type EventKey } from '../core/event.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
-import { ADD_ROW, CLAIM, DUPLICATE, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAY } from './claim.sql.js';
+import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAYS } from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
 export interface NewClaim extends EventKey {
@@ -37,10 +37,16 @@ export interface ClaimResult {
   readonly receivedAt?: Date;
 }
 
-/** What is done about deliveries of events that are claimed already. */
+/** A delivery of an event that is claimed already, and what its source wants done about it. */
+export interface Duplicate extends EventKey {
+  readonly bodySha256: Buffer;
+  readonly revive: boolean;
+  readonly compare: boolean;
+}
+
 export interface DuplicateResult {
-  /** Dead handler rows that were given new attempts. */
-  readonly revived: number;
+  /** Whether dead handler rows were given new attempts. */
+  readonly revived: boolean;
   /** The bytes differ from the first delivery's. */
   readonly conflict: boolean;
 }
@@ -53,10 +59,10 @@ export class ClaimStore {
    */
   async claim(manager: EntityManager, claims: readonly NewClaim[]): Promise<ClaimResult[]> {
     const rows = claims.flatMap((claim) => claim.rows.map((row) => ({ ...row, claimId: claim.id })));
+    let end = 1;
+    const bodyAt = claims.map(({ body }) => (end += body.length) - body.length);
     const won: { id: string; suspected: boolean; received_at: Date }[] = await manager.query(CLAIM, [
-      claims.map((c) => c.source),
-      claims.map((c) => c.tenant),
-      claims.map((c) => c.eventId),
+      ...keys(claims),
       claims.map((c) => c.id),
       claims.map((c) => c.type),
       claims.map((c) => c.occurredAt ?? null),
@@ -66,7 +72,9 @@ export class ClaimStore {
       claims.map((c) => c.bodySha256 ?? null),
       claims.map((c) => c.refuseKnownBytes ?? false),
       claims.map((c) => JSON.stringify(c.headers)),
-      claims.map((c) => c.body),
+      claims.length === 1 ? claims[0]!.body : Buffer.concat(claims.map((c) => c.body)),
+      bodyAt,
+      claims.map((c) => c.body.length),
       rows.map((r) => r.id),
       rows.map((r) => r.name),
       rows.map((r) => r.claimId),
@@ -89,26 +97,23 @@ export class ClaimStore {
    * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and records bytes that
    * differ from the first (when `compare`). Erased events are left alone.
    */
-  async duplicate(
-    manager: EntityManager,
-    key: EventKey,
-    bodySha256: Buffer,
-    options: { revive: boolean; compare: boolean },
-  ): Promise<DuplicateResult> {
-    const [row]: { revived: number; conflicts: number }[] = await manager.query(DUPLICATE, [
-      key.source,
-      key.tenant,
-      key.eventId,
-      bodySha256,
-      options.revive,
-      options.compare,
+  async duplicates(manager: EntityManager, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
+    const known: { nth: number; revived: boolean; conflict: boolean }[] = await manager.query(DUPLICATES, [
+      ...keys(duplicates),
+      duplicates.map((d) => d.bodySha256),
+      duplicates.map((d) => d.revive),
+      duplicates.map((d) => d.compare),
     ]);
-    return { revived: row!.revived, conflict: row!.conflicts > 0 };
+    const byPlace = new Map(known.map((row) => [row.nth, row]));
+    return duplicates.map((_, index) => byPlace.get(index + 1) ?? { revived: false, conflict: false });
   }
 
-  /** Records that bytes known under another id came under this one. */
-  async recordSuspectedReplay(manager: EntityManager, key: EventKey, bodySha256: Buffer): Promise<void> {
-    await manager.query(SUSPECTED_REPLAY, [key.source, key.tenant, key.eventId, bodySha256]);
+  /** Records that bytes known under other ids came under these; each event once. */
+  async recordSuspectedReplays(
+    manager: EntityManager,
+    events: readonly (EventKey & { readonly bodySha256: Buffer })[],
+  ): Promise<void> {
+    await manager.query(SUSPECTED_REPLAYS, [...keys(events), events.map((e) => e.bodySha256)]);
   }
 
   /**
@@ -141,7 +146,7 @@ export class ClaimStore {
   async lockInline(manager: EntityManager, key: EventKey): Promise<boolean> {
     const [row]: { locked: boolean }[] = await manager.query(
       `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked`,
-      [JSON.stringify([key.source, key.tenant, key.eventId])],
+      [keyText(key)],
     );
     return row!.locked;
   }
@@ -182,3 +187,9 @@ export interface RecentClaim extends ClaimCursor {
   readonly owed: number;
   readonly names: string[];
 }
+
+const keys = (events: readonly EventKey[]) => [
+  events.map((e) => e.source),
+  events.map((e) => e.tenant),
+  events.map((e) => e.eventId),
+];

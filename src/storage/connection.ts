@@ -69,23 +69,47 @@ export async function onConnection<T>(
 }
 
 /**
- * Runs database work that calls no user code in one READ COMMITTED transaction. READ COMMITTED whatever the application's
- * default is: under REPEATABLE READ a duplicate is a serialization failure.
+ * Begins a READ COMMITTED transaction with its settings (milliseconds) in one message, where TypeORM sends one for each. Its own
+ * count has to know of the transaction: what is nested in it is a savepoint. READ COMMITTED whatever the application's default is:
+ * under REPEATABLE READ a duplicate is a serialization failure.
+ */
+export async function begin(runner: QueryRunner, settings: Readonly<Record<string, number>>): Promise<void> {
+  const client = await pgClient(runner);
+  await runner.broadcaster.broadcast('BeforeTransactionStart');
+  const local = Object.entries(settings).map(
+    ([name, ms]) => `; SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`,
+  );
+  await client.query(`START TRANSACTION ISOLATION LEVEL READ COMMITTED${local.join('')}`);
+  Object.assign(runner, { isTransactionActive: true, transactionDepth: 1 });
+  await runner.broadcaster.broadcast('AfterTransactionStart');
+}
+
+/**
+ * Runs database work that calls no user code in one READ COMMITTED transaction.
+ * @param endAfterMs when the connection is given up: a half-open one never answers. @default never
  */
 export async function inTransaction<T>(
   manager: EntityManager,
   lockTimeoutMs: number,
   work: (manager: EntityManager) => Promise<T>,
+  endAfterMs?: number,
 ): Promise<T> {
-  return manager.transaction('READ COMMITTED', async (transaction) => {
-    try {
-      await transaction.query(`SET LOCAL lock_timeout = ${Math.round(lockTimeoutMs)}`);
-      return await work(transaction);
-    } catch (error) {
-      if (isServerUnusable(error) && transaction.queryRunner !== undefined) {
-        await destroyConnection(transaction.queryRunner);
-      }
-      throw error;
-    }
-  });
+  const runner = manager.dataSource.createQueryRunner();
+  let end: NodeJS.Timeout | undefined;
+  try {
+    await runner.connect();
+    if (endAfterMs !== undefined) end = setTimeout(() => void destroyConnection(runner), endAfterMs);
+    await begin(runner, { lock_timeout: lockTimeoutMs });
+    const result = await work(runner.manager);
+    await runner.commitTransaction();
+    return result;
+  } catch (error) {
+    if (isServerUnusable(error)) await destroyConnection(runner);
+    // The error that matters is the first one.
+    if (runner.isTransactionActive) await runner.rollbackTransaction().catch(() => undefined);
+    throw error;
+  } finally {
+    clearTimeout(end);
+    await runner.release();
+  }
 }

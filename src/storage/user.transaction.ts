@@ -5,7 +5,7 @@ import { orAborted } from '../core/abort.js';
 import { isServerUnusable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
-import { destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
+import { begin, destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -189,12 +189,12 @@ export class UserTransaction {
   }
 
   private async begin(timeoutMs: number): Promise<void> {
-    await this.runner.startTransaction('READ COMMITTED');
     // PostgreSQL refuses more than 2^31 - 1 ms.
-    const bound = Math.min(Math.max(1, Math.round(timeoutMs)), MAX_TIMER_MS - 1000);
-    await this.passThrough(
-      `SET LOCAL statement_timeout = ${bound}; SET LOCAL idle_in_transaction_session_timeout = ${bound + 1000}`,
-    );
+    const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
+    await begin(this.runner, {
+      statement_timeout: bound,
+      idle_in_transaction_session_timeout: bound + 1000,
+    });
   }
 
   private async commit(): Promise<void> {

@@ -109,6 +109,8 @@ describe('the package as it is published', () => {
       '--outDir',
       join(source, 'dist'),
     ]);
+    const page = ['build', 'dashboard', '--outDir', join(source, 'dist/dashboard'), '--logLevel', 'error'];
+    await execFile(process.execPath, [bin('vite/bin/vite.js'), ...page]);
     const { stdout } = await execFile(
       'npm',
       ['pack', '--ignore-scripts', '--json', '--pack-destination', folder],
@@ -136,9 +138,12 @@ describe('the package as it is published', () => {
     for (const target of Object.values(manifest.exports)) {
       await expect(readFile(join(installed, target))).resolves.toBeDefined();
     }
+    await expect(readFile(join(installed, 'dist/dashboard/index.html'), 'utf8')).resolves.toContain(
+      '<script',
+    );
     const { stdout } = await execFile('find', [installed, '-type', 'f']);
     const files = stdout.split('\n').map((file) => file.slice(installed.length + 1));
-    expect(files.filter((file) => /spec|^test|example|^bench/.test(file))).toEqual([]);
+    expect(files.filter((file) => /\.spec\.|^(dist\/)?(test|examples|bench)\//.test(file))).toEqual([]);
   });
 
   it('is all that an application needs: types, migrations by the TypeORM CLI, a receiver, a clean end', async () => {

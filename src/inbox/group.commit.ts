@@ -1,0 +1,144 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { isDatabaseUnavailable, isServerUnusable, sqlStateOf } from '../core/classify.js';
+import { WebhookInboxError } from '../core/errors.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { poolSize } from '../outbox/pool-size.js';
+import { Claimer, type ClaimedDelivery, type Delivered } from './claimer.js';
+import { FairQueue, type Queued } from './fair.queue.js';
+
+/** Measured in docs/performance.md: a third commit in flight wins nothing, and takes a connection. */
+const COMMITS_IN_FLIGHT = 2;
+const MAX_ROWS = 100;
+const MAX_BYTES = 4 * 1024 * 1024;
+
+interface Waiting extends Queued {
+  readonly delivered: Delivered;
+  /** When its answer has been given without it, on the monotonic clock. */
+  readonly answeredAt: number;
+  readonly resolve: (claimed: ClaimedDelivery) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Commits the claims of many deliveries together. Without a timer: a delivery that finds a commit free goes at once, and those that
+ * arrive meanwhile go with the next, so that the busier the receiver, the more events share a commit.
+ * Everything a delivery alone would meet it meets here too: what fails a batch is found by trying each of its deliveries alone.
+ */
+@Injectable()
+export class GroupCommit {
+  private readonly queue = new FairQueue<Waiting>();
+  private readonly sending = new Set<Promise<void>>();
+  private readonly inFlight: number;
+  /** A transaction has been opened for the queue and has not taken its batch yet. */
+  private opening = false;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly claimer: Claimer,
+  ) {
+    this.inFlight = Math.max(1, Math.min(COMMITS_IN_FLIGHT, poolSize(dataSource) - 1));
+  }
+
+  /** Claims what a delivery brought; resolves once it is committed. */
+  async claim(delivered: Delivered): Promise<ClaimedDelivery> {
+    if (!this.options.groupCommit) return this.alone(delivered);
+    return new Promise((resolve, reject) => {
+      const { claims, source } = delivered;
+      const bytes = claims.reduce((sum, { event }) => sum + event.body.length, 0);
+      this.dropAnswered();
+      if (!this.queue.isEmpty && this.queue.bytes + bytes > this.options.byteBudget) {
+        reject(new TooMuchWaits());
+        return;
+      }
+      const answeredAt = performance.now() + this.options.claimTimeoutMs;
+      const lane = source.name;
+      this.queue.add({ delivered, lane, rows: claims.length, bytes, answeredAt, resolve, reject });
+      this.send();
+    });
+  }
+
+  /** Waits for what is queued and under way, up to the time in which all of it has been answered. */
+  async finish(): Promise<void> {
+    const end = performance.now() + this.options.claimTimeoutMs;
+    while (this.sending.size > 0 && performance.now() < end) await Promise.race(this.sending);
+  }
+
+  private send(): void {
+    if (this.opening || this.queue.isEmpty || this.sending.size >= this.inFlight) return;
+    this.opening = true;
+    const sent: Promise<void> = this.commit().finally(() => {
+      this.sending.delete(sent);
+      this.send();
+    });
+    this.sending.add(sent);
+  }
+
+  private async commit(): Promise<void> {
+    const { claimTimeoutMs } = this.options;
+    let batch: Waiting[] | undefined;
+    try {
+      const claimed = await this.claimer.transaction(
+        (manager, secondTry) => {
+          // Taken only now that the transaction is open: what came while it was opened goes with it.
+          batch ??= this.take();
+          return this.claimer.claimDeliveries(
+            manager,
+            batch.map(({ delivered }) => delivered),
+            secondTry,
+          );
+        },
+        // A key that another transaction holds keeps its own delivery waiting, not the batch.
+        { lockTimeoutMs: claimTimeoutMs / 10, endAfterMs: claimTimeoutMs },
+      );
+      for (const [index, { resolve }] of batch!.entries()) resolve(claimed[index]!);
+    } catch (error) {
+      this.failed(batch ?? this.take(), error);
+    }
+  }
+
+  private take(): Waiting[] {
+    this.dropAnswered();
+    const batch = this.queue.take(MAX_ROWS, MAX_BYTES);
+    this.opening = false;
+    this.send();
+    return batch;
+  }
+
+  /** Each alone, outside the batches: the one at fault gets its error, and nobody waits for it. */
+  private failed(batch: readonly Waiting[], error: unknown): void {
+    for (const { delivered, resolve, reject } of batch) {
+      if (isOfTheDatabase(error)) reject(error);
+      else this.alone(delivered, true).then(resolve, reject);
+    }
+  }
+
+  /** @param triedBefore in a batch, whose COMMIT may have gone through */
+  private async alone(delivered: Delivered, triedBefore = false): Promise<ClaimedDelivery> {
+    const [claimed] = await this.claimer.transaction((manager, secondTry) =>
+      this.claimer.claimDeliveries(manager, [delivered], triedBefore || secondTry),
+    );
+    return claimed!;
+  }
+
+  /** So that a database that hangs does not fill the memory with deliveries that nobody waits for any more. */
+  private dropAnswered(): void {
+    const now = performance.now();
+    for (const { reject } of this.queue.drop(({ answeredAt }) => answeredAt <= now)) {
+      reject(new TooMuchWaits());
+    }
+  }
+}
+
+class TooMuchWaits extends WebhookInboxError {
+  constructor() {
+    super('CLAIMS_QUEUED', 'claims arrive faster than the database commits them');
+  }
+}
+
+/** Whether an error says that the database cannot be used at all, so that no delivery alone would fare better. */
+function isOfTheDatabase(error: unknown): boolean {
+  return sqlStateOf(error) === undefined ? isDatabaseUnavailable(error) : isServerUnusable(error);
+}
