@@ -68,6 +68,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         revived      boolean     NOT NULL DEFAULT false,
         reconciled   boolean     NOT NULL DEFAULT false,
         waits        boolean     NOT NULL DEFAULT false,
+        alone        boolean     NOT NULL DEFAULT false,
         kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
         state        text        NOT NULL DEFAULT 'pending'
                      CHECK (state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')),
@@ -88,7 +89,11 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     // The lease: one range scan for each name that a process knows, in the order of due times.
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at)
-        WHERE state = 'pending' AND NOT waits`);
+        WHERE state = 'pending' AND NOT waits AND NOT alone`);
+    // Rows with an attempt that never ended: a lane of their own, one at a time in each process.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_alone ON webhook_outbox (due_at)
+        WHERE state = 'pending' AND NOT waits AND alone`);
     // Order per key: at most one row of a key is in the index above; the others wait their turn out of its sight, so that a hot
     // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own.
     await runner.query(`

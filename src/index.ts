@@ -40,6 +40,8 @@ export { OutboxRelay } from './outbox/outbox.relay.js';
 export type { TickReport } from './outbox/tick.report.js';
 export { Parked } from './operator/parked.js';
 export { Pauses } from './operator/pauses.js';
+export type { BulkOptions } from './operator/bulk.options.js';
+export type { ForwardOptions, ForwardReport, NotForwarded } from './operator/forwarder.js';
 export { Replays } from './operator/replays.js';
 export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replays.js';
 export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay.planner.js';

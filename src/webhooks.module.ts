@@ -41,6 +41,7 @@ import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
 import { Erasure } from './operator/erasure.js';
+import { Forwarder } from './operator/forwarder.js';
 import { operatorProviders } from './operator/operator.providers.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
@@ -161,6 +162,7 @@ const http = [
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
 const operator = [
   Erasure,
+  Forwarder,
   Parked,
   Pauses,
   ReplayPlanner,

@@ -68,7 +68,7 @@ export async function listen(app: INestApplication): Promise<string> {
 /** Waits until `check` gives something other than undefined or false; fails after `ms`. */
 export async function until<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
-  ms = 10_000,
+  ms = 20_000,
 ): Promise<T> {
   const end = Date.now() + ms;
   for (;;) {
