@@ -11,7 +11,7 @@ npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
 
   --kills    how many processes are killed
-  --events   how many events are sent meanwhile
+  --events   how many events are sent meanwhile, at least
   --seed     repeat the schedule of an earlier run
   --stage    kills in one stage; each has a database of its own
   --dir      where logs and verdicts go; a run with the same folder and seed goes on after its last finished stage

@@ -82,7 +82,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        'SET attempt = o.attempt + CASE WHEN due.exhausted THEN 0 ELSE 1 END,',
+        'SET attempt = o.attempt + CASE WHEN due.exhausted OR due.moves THEN 0 ELSE 1 END,',
         'SET attempt = o.attempt,',
       ),
     ],
@@ -106,7 +106,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/claim.sql.ts',
-        'FROM input WHERE NOT (known AND refuse_known)\n        ON CONFLICT DO NOTHING',
+        'FROM input WHERE NOT (known AND refuse_known)\n     ORDER BY nth\n        ON CONFLICT DO NOTHING',
         'FROM input i WHERE NOT (known AND refuse_known) AND NOT EXISTS (SELECT FROM webhook_claim w\n' +
           '     WHERE w.source = i.source AND w.tenant = i.tenant AND w.event_id = i.event_id)',
       ),
@@ -162,9 +162,9 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no claim: each delivery is an event of its own',
     edits: [
       edit(
-        'src/storage/claim.store.ts',
-        'claims.map((c) => c.eventId),',
-        'claims.map((c) => c.eventId + c.id),',
+        'src/storage/claim.sql.ts',
+        'SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
+        'SELECT source, tenant, event_id || id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
       ),
     ],
     spec: 'test/e2e/dedupe.spec.ts',

@@ -1,11 +1,12 @@
 import { Client } from 'pg';
 import { Inbox } from '../../src/inbox/inbox.js';
-import { CLAIM, DUPLICATE } from '../../src/storage/claim.sql.js';
+import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
   FAIL,
   KEEP_RESULT,
+  LEASE_ALONE,
   LEASE_DUE,
   LEASE_EVENT,
   RELEASE,
@@ -17,8 +18,9 @@ import {
 /** Statements that are fail points wherever they are sent from. */
 const STATEMENTS: Readonly<Record<string, string>> = {
   claim: CLAIM,
-  duplicate: DUPLICATE,
+  duplicate: DUPLICATES,
   lease: LEASE_DUE,
+  'lease of a row alone': LEASE_ALONE,
   'lease of a redelivery': LEASE_EVENT,
   enqueue: ENQUEUE,
   failure: FAIL,
@@ -116,22 +118,23 @@ function wrapQueries(): void {
 function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | undefined {
   const seen = inTransaction.get(client);
   if (text.startsWith('START TRANSACTION')) {
-    inTransaction.set(client, new Set());
-    return undefined;
+    const begun = beginOf(text);
+    inTransaction.set(client, new Set(begun === undefined ? [] : [begun]));
+    return begun;
   }
   if (text === 'COMMIT' || text === 'ROLLBACK') {
     inTransaction.delete(client);
     return text === 'COMMIT' ? commitOf(seen) : undefined;
   }
-  const name = text === SETTLE ? settleOf(seen, id) : (NAME_OF.get(text) ?? beginOf(text));
+  const name = text === SETTLE ? settleOf(seen, id) : NAME_OF.get(text);
   if (name === 'result of an effect') completed.add(id);
   if (name !== undefined) seen?.add(name);
   return name;
 }
 
 function beginOf(text: string): Point | undefined {
-  if (text.startsWith('SET LOCAL lock_timeout')) return 'begin of a claim';
-  return text.startsWith('SET LOCAL statement_timeout') ? 'begin of a run' : undefined;
+  if (text.includes('SET LOCAL statement_timeout')) return 'begin of a run';
+  return text.includes('SET LOCAL lock_timeout') ? 'begin of a claim' : undefined;
 }
 
 function settleOf(seen: Set<Point> | undefined, id: unknown): Point {

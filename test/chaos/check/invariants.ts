@@ -14,8 +14,8 @@ export interface Verdict {
   readonly faults: readonly string[];
 }
 
-/** As the receivers of a run are configured. */
-const MAX_ATTEMPTS = 30;
+/** As the receivers of a run are configured; the loss that brings a row into the lane does not count. */
+const MAX_ATTEMPTS = 30 + 1;
 /** Of all kills: at least so many hit a leased row, and a claim that was not committed. Else the run has shown nothing. */
 const LEASED_SHARE = 0.3;
 const CLAIMING_SHARE = 0.1;

@@ -17,19 +17,19 @@ export const OVERDUE_MS = POLL_MS + 1_000;
 const UP = 2;
 /** Events under way at once, so that a slow machine is not buried under retries. */
 const OPEN = 30;
-/** Kills whose events may be sent before their time. */
-const AHEAD = 2;
 /** Rows that may be pending when a receiver is killed. */
 const BACKLOG = 60;
 const AMBUSH_MS = 4_000;
-/** The events of one kill are spread over about this time. */
-const PACE_MS = 1_500;
+const EVENTS_PER_SECOND = 30;
+/** The events that are planned are enough for as slow a machine as this. */
+const SLOW = 20;
 const START_MS = 120_000;
 const DRAIN_MS = 120_000;
 
 export interface StageSetup {
   readonly seed: number;
   readonly kills: number;
+  /** At least. */
   readonly events: number;
   readonly adapter: 'express' | 'fastify';
   /** A database of this stage's own, migrated; the receivers may have another way to it. */
@@ -55,7 +55,7 @@ export class Stage {
     private readonly setup: StageSetup,
     private readonly client: Client,
   ) {
-    this.plan = planOf(setup.seed, setup.kills, setup.events);
+    this.plan = planOf(setup.seed, setup.kills, SLOW * setup.events);
     this.kills = new Log(join(setup.dir, LOGS.kills));
     this.overdues = new Log(join(setup.dir, LOGS.overdue));
   }
@@ -89,7 +89,7 @@ export class Stage {
     for (const planned of this.plan.kills) await this.kill(planned, provider);
     this.over = true;
     await pacing;
-    while (provider.left > 0) {
+    while (provider.sent < this.setup.events) {
       provider.release(provider.sent + Math.max(0, OPEN - provider.open));
       await sleep(25);
     }
@@ -121,21 +121,20 @@ export class Stage {
     if (this.killed % 50 === 0) this.setup.say(`${this.killed} of ${this.plan.kills.length} killed`);
   }
 
-  /** Lets events flow at the pace of the kills, whatever that is, so that none of them is in a silence. */
+  /** Lets events flow as long as there are kills: none of them is to be in a silence. */
   private async pace(provider: Provider): Promise<void> {
-    const perKill = this.plan.events.length / Math.max(1, this.plan.kills.length);
     let at = performance.now();
     let credit = 0;
     while (!this.over) {
       const now = performance.now();
-      credit += ((now - at) / PACE_MS) * perKill;
+      credit = Math.min(OPEN, credit + ((now - at) / 1_000) * EVENTS_PER_SECOND);
       at = now;
-      // Not further than the kills have come: the last ones would be in a silence.
-      const allowed = Math.ceil((this.killed + AHEAD) * perKill) - provider.sent;
-      const room = Math.max(0, Math.min(OPEN - provider.open, allowed));
-      provider.release(provider.sent + Math.min(room, Math.floor(credit)));
-      credit %= 1;
-      await sleep(25);
+      const count = Math.min(OPEN - provider.open, Math.floor(credit));
+      if (count > 0) {
+        provider.release(provider.sent + count);
+        credit -= count;
+      }
+      await sleep(20);
     }
   }
 
