@@ -16,9 +16,9 @@ export const OVERDUE_MS = POLL_MS + 1_000;
 /** At least so many are up before one is killed, so that its leases are somebody's to take. */
 const UP = 2;
 /** Events under way at once, so that a slow machine is not buried under retries. */
-const OPEN = 30;
-/** Rows that may be pending when a receiver is killed. */
-const BACKLOG = 60;
+const OPEN = 20;
+/** Rows that may be pending: with more, neither is an event sent nor a receiver killed. */
+const BACKLOG = 50;
 const AMBUSH_MS = 4_000;
 const EVENTS_PER_SECOND = 30;
 /** The events that are planned are enough for as slow a machine as this. */
@@ -50,6 +50,7 @@ export class Stage {
   private fleet: Fleet | undefined;
   private killed = 0;
   private over = false;
+  private backlog = 0;
 
   private constructor(
     private readonly setup: StageSetup,
@@ -101,7 +102,8 @@ export class Stage {
   private async kill({ victim, pauseMs, at }: PlannedKill, provider: Provider): Promise<void> {
     await sleep(pauseMs);
     await this.until(() => provider.open <= OPEN, START_MS, 'events are not acknowledged');
-    await this.caughtUp();
+    // A machine that cannot keep up would be buried under lost leases, and what it then shows is its own slowness.
+    await this.until(() => this.backlog <= BACKLOG, START_MS, 'the backlog does not go');
     await this.until(() => this.fleet!.up.length >= UP, START_MS, 'the receivers did not come back');
     const { up } = this.fleet!;
     const receiver = up[victim % up.length]!;
@@ -129,7 +131,8 @@ export class Stage {
       const now = performance.now();
       credit = Math.min(OPEN, credit + ((now - at) / 1_000) * EVENTS_PER_SECOND);
       at = now;
-      const count = Math.min(OPEN - provider.open, Math.floor(credit));
+      const room = this.backlog > BACKLOG ? 0 : OPEN - provider.open;
+      const count = Math.min(room, Math.floor(credit));
       if (count > 0) {
         provider.release(provider.sent + count);
         credit -= count;
@@ -140,17 +143,13 @@ export class Stage {
 
   private async watch(): Promise<void> {
     while (!this.over) {
+      this.backlog = await unsettled(this.client);
       for (const one of await overdue(this.client, OVERDUE_MS)) {
         const upMs = Math.max(0, ...this.fleet!.up.map((receiver) => performance.now() - receiver.readyAt));
         this.overdues.write({ ...one, upMs: Math.round(upMs) });
       }
-      await sleep(500);
+      await sleep(250);
     }
-  }
-
-  /** A machine that cannot keep up would be buried under lost leases, and what it then shows is its own slowness. */
-  private caughtUp(): Promise<void> {
-    return sleepUntil(async () => (await unsettled(this.client)) <= BACKLOG, START_MS);
   }
 
   private drain(): Promise<void> {
