@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { post } from '../../../examples/sender/post.js';
+import { send } from '../../support/http.js';
 import { awardee } from '../../support/signing.js';
 
 export interface BarrierReport {
@@ -45,8 +45,9 @@ export async function barrier(origins: readonly string[], rounds: number): Promi
 /** Again while the receiver has no time for it, as a provider does: only what is final counts. */
 async function deliver(origin: string, id: string): Promise<string> {
   for (;;) {
-    const { headers, body } = awardee(id, 'happened', { id, resource: 'one' });
-    const { status, body: text } = await post(`${origin}/webhooks/own`, headers, body);
+    // On a connection of its own: one that is kept may be closed in the moment in which it is used again.
+    const signed = awardee(id, 'happened', { id, resource: 'one' });
+    const { status, text } = await send(origin, { path: '/webhooks/own', ...signed });
     if (status !== 503) return `${status} ${text}`;
     await sleep(50);
   }
