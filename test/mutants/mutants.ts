@@ -112,7 +112,7 @@ export const MUTANTS: readonly Mutant[] = [
       ),
     ],
     spec: 'test/integration/claim.spec.ts',
-    test: 'of 50 equal deliveries at once one is answered ok and 49 duplicate',
+    test: 'one that waits for another transaction wins when that rolls back, and does not when it commits',
   },
   {
     name: 'the acknowledgement comes after the processing',
