@@ -31,6 +31,11 @@ const postgres = await startPostgres([
   'fsync=off',
   'synchronous_commit=off',
 ]);
+process.on('uncaughtException', (error) => {
+  console.error(error);
+  // Gigabytes would stay behind, and a server with them.
+  void postgres.stop().finally(() => process.exit(1));
+});
 const dataSource = await new DataSource({
   ...options(postgres.url),
   migrations: webhookInboxMigrations,

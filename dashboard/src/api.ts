@@ -8,6 +8,7 @@ import type {
   EventDetail,
   ErasureReport,
   EventPage,
+  ForwardReport,
   Meta,
   Overview,
   Pause,
@@ -100,9 +101,23 @@ export const api = {
     act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire }),
   replay: (events: EventKey[], refire: string[], reason: string) =>
     act<ReplayReport>('replay', { events, refire, reason }),
+  forward: (events: EventKey[], url: string, reason: string) =>
+    act<ForwardReport>('forward', { events, url, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
     act<{ decided: boolean }>('decide', { id, decision, reason }),
   erase: (event: EventKey, reason: string) => act<ErasureReport>('erase', { event, reason }),
   pause: (kind: Pause['kind'], name: string, paused: boolean, reason: string) =>
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
 };
+
+/** Keys of the newest events that a filter finds, `max` at most. */
+export async function collectEvents(filter: string, max: number): Promise<EventKey[]> {
+  const events: EventKey[] = [];
+  let after: string | undefined;
+  do {
+    const page = await api.events(filter, after);
+    events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
+    after = page.next;
+  } while (after !== undefined && events.length < max);
+  return events.slice(0, max);
+}

@@ -69,6 +69,7 @@ export interface EventPage {
   events: ListedEvent[];
   next?: string;
   searchedTo?: string;
+  rowsLookedAt?: number;
 }
 export interface Row {
   id: string;
@@ -224,6 +225,12 @@ export interface ReplayReport {
   replayed: number;
   skipped: number;
   refused: ReplayPlan[];
+}
+export interface ForwardReport {
+  forwarded: number;
+  failed: { event: { eventId: string }; why: string }[];
+  refused: { event: { eventId: string }; why: string }[];
+  gaveUp: boolean;
 }
 export interface ErasureReport {
   outcome: 'erased' | 'already' | 'unknown';

@@ -1,10 +1,10 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { InputRefused } from '../core/errors.js';
 import { Inspector } from '../operator/inspector.js';
 import { Operator } from '../operator/operator.js';
 import type { Decider } from '../operator/revivals.js';
 import { contentOf, type Content } from './content.js';
-import type { DashboardAction } from './dashboard.options.js';
+import { DASHBOARD, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
 import { ACTION_INPUT, read, type ActionName } from './input.js';
 
 /** Which permission an action of the API needs. */
@@ -15,6 +15,7 @@ export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   reveal: 'reveal',
   'replay-preview': 'replay',
   replay: 'replay',
+  forward: 'forward',
   decide: 'decide',
   erase: 'erase',
   pause: 'pause',
@@ -28,6 +29,7 @@ export function isAction(name: string): name is ActionName {
 @Injectable()
 export class DashboardActions {
   constructor(
+    @Inject(DASHBOARD) private readonly options: ResolvedDashboard,
     private readonly operator: Operator,
     private readonly inspector: Inspector,
   ) {}
@@ -61,6 +63,10 @@ export class DashboardActions {
       case 'replay': {
         const input = read(ACTION_INPUT.replay, body, name);
         return this.operator.replay(input.events, input.refire, deed(input));
+      }
+      case 'forward': {
+        const input = read(ACTION_INPUT.forward, body, name);
+        return this.operator.forward(input.events, input.url, this.options.forward, deed(input));
       }
       case 'decide': {
         const input = read(ACTION_INPUT.decide, body, name);

@@ -16,15 +16,17 @@ import {
 } from '@nestjs/common';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
-import { DASHBOARD_ACTIONS, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
+import {
+  DASHBOARD,
+  DASHBOARD_ACTIONS,
+  type DashboardAction,
+  type ResolvedDashboard,
+} from './dashboard.options.js';
 import { Refused, faultOf } from './faults.js';
 import type { ActionName } from './input.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
 import { crossSiteFault, foreignNameFault, type HeadersOf } from './same-origin.js';
-
-/** Injection token of the dashboard's resolved options. */
-export const DASHBOARD = Symbol('webhook-inbox:dashboard');
 
 interface DashboardRequest extends HeadersOf {
   readonly originalUrl?: string;
@@ -197,6 +199,8 @@ export function dashboardController(
 
     private offers(action: DashboardAction): boolean {
       if (action === 'reveal') return this.options.payloads !== 'hidden';
+      // What is sent on is shown to whoever reads it there.
+      if (action === 'forward' && this.options.payloads === 'hidden') return false;
       return action === 'view' || !this.options.readOnly;
     }
 

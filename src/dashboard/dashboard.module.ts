@@ -1,8 +1,13 @@
 import { Inject, Logger, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
 import { DashboardActions } from './dashboard.actions.js';
-import { DASHBOARD, dashboardController } from './dashboard.controller.js';
+import { dashboardController } from './dashboard.controller.js';
 import { DashboardLists } from './dashboard.lists.js';
-import { resolveDashboard, type DashboardOptions, type ResolvedDashboard } from './dashboard.options.js';
+import {
+  DASHBOARD,
+  resolveDashboard,
+  type DashboardOptions,
+  type ResolvedDashboard,
+} from './dashboard.options.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
 

@@ -2,6 +2,10 @@ import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestj
 import { z } from 'zod';
 import { ConfigurationError } from '../core/errors.js';
 import { check } from '../core/schema.js';
+import type { Allow } from '../effects/http-client.js';
+
+/** Injection token of the dashboard's resolved options. */
+export const DASHBOARD = Symbol('webhook-inbox:dashboard');
 
 /** What a person may be allowed to do; given to `can`. */
 export const DASHBOARD_ACTIONS = [
@@ -11,6 +15,7 @@ export const DASHBOARD_ACTIONS = [
   'issue',
   'verify-again',
   'replay',
+  'forward',
   'decide',
   'erase',
   'pause',
@@ -33,6 +38,8 @@ export interface DashboardOptions {
    * @default 'reveal'
    */
   readonly payloads?: 'hidden' | 'reveal' | 'shown';
+  /** Where events may be forwarded to beside https to public addresses; not offered at all with `payloads: 'hidden'`. @default { } */
+  readonly forward?: Allow;
   /** Asked before each action, after the guards. @default everything that the guards let through */
   readonly can?: (action: DashboardAction, context: ExecutionContext) => boolean | Promise<boolean>;
   /** The name that stands in the audit. @default what the request's `user` is called: email, username, name, sub or id */
@@ -46,6 +53,7 @@ export interface ResolvedDashboard {
   readonly path: string;
   readonly readOnly: boolean;
   readonly payloads: 'hidden' | 'reveal' | 'shown';
+  readonly forward: Allow;
   readonly can: NonNullable<DashboardOptions['can']>;
   readonly actor: NonNullable<DashboardOptions['actor']>;
   readonly unauthenticated: boolean;
@@ -63,6 +71,12 @@ const schema = z.strictObject({
   imports: z.array(z.unknown()).optional(),
   readOnly: z.boolean().optional(),
   payloads: z.enum(['hidden', 'reveal', 'shown']).optional(),
+  forward: z
+    .strictObject({
+      http: z.boolean().optional(),
+      privateAddresses: z.union([z.boolean(), z.array(z.string())]).optional(),
+    })
+    .optional(),
   can: z.custom(isFunction, { error: 'expected a function' }).optional(),
   actor: z.custom(isFunction, { error: 'expected a function' }).optional(),
   allowUnauthenticated: z.boolean().optional(),
@@ -82,6 +96,7 @@ export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
     path: options.path ?? 'webhooks-desk',
     readOnly: options.readOnly ?? false,
     payloads: options.payloads ?? 'reveal',
+    forward: options.forward ?? {},
     can: options.can ?? (() => true),
     actor: options.actor ?? userOf,
     unauthenticated: guards.length === 0,

@@ -27,6 +27,7 @@ export const ACTION_INPUT = {
   }),
   'replay-preview': z.strictObject({ events, refire }),
   replay: z.strictObject({ events, refire, reason }),
+  forward: z.strictObject({ events, url: text(2_000), reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
   erase: z.strictObject({ event: eventKey, reason }),
   pause: z.strictObject({

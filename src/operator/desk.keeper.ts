@@ -112,9 +112,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     this.watch.counted(counted.metrics);
     try {
       await this.dataSource.transaction('READ COMMITTED', async (manager) => {
-        // Counts may be lost with the server; they must not cost the claims an fsync, nor wait for a lock.
-        await manager.query(`SET LOCAL synchronous_commit = off`);
-        await manager.query(`SET LOCAL lock_timeout = 2000`);
+        await this.store.lightly(manager);
         await this.store.flush(manager, counted);
         await this.alertStore.add(manager, alerts);
         await this.relays.beat(manager, this.instance());

@@ -9,6 +9,7 @@ import { DeadStore, type DeadGroup } from '../storage/dead.store.js';
 import type { ParkedDecision } from '../storage/decision.store.js';
 import type { Pause, PauseKind } from '../storage/pause.store.js';
 import { Erasure, type ErasureReport } from './erasure.js';
+import type { ForwardOptions, ForwardReport } from './forwarder.js';
 import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
 import type { ReplayPlan } from './replay.planner.js';
@@ -94,6 +95,26 @@ export class Operator {
   }
 
   /**
+   * Sends stored events on to another URL, byte for byte.
+   * @param allow what the application opens beside https to public addresses
+   * @throws DestinationRefused
+   */
+  async forward(
+    events: readonly EventKey[],
+    url: string,
+    allow: ForwardOptions['allow'],
+    decider: Decider,
+  ): Promise<ForwardReport> {
+    capped(events.length);
+    const entry = { action: 'forward', target: targetOf(events), detail: { to: withoutSecrets(url) } };
+    return this.audited(entry, decider, async () => {
+      const report = await this.replays.forward({ events }, url, { ...decider, allow });
+      const { forwarded, skipped, failed, refused, gaveUp } = report;
+      return [report, { forwarded, skipped, failed: failed.length, refused: refused.length, gaveUp }];
+    });
+  }
+
+  /**
    * Decides about an effect in doubt.
    * @returns false when it is not parked
    */
@@ -163,6 +184,13 @@ export class Operator {
 function capped(count: number): void {
   if (count < 1 || count > MAX_AT_ONCE)
     throw new InputRefused(`expected 1 to ${MAX_AT_ONCE} at once, received ${count}`);
+}
+
+/** Query and credentials of a URL are often secrets of its owner's. */
+function withoutSecrets(url: string): string {
+  if (!URL.canParse(url)) return '';
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
 }
 
 function targetOf(events: readonly EventKey[]): string {

@@ -99,6 +99,7 @@ const ROWS = `
   SELECT d.id, d.kind, d.name, d.attempt, d.reason, d.error, d.settled_at AS "failedAt", d.source, d.tenant,
          d.event_id AS "eventId", c.id AS "claimId"
     FROM dead d
-    LEFT JOIN webhook_claim c ON c.source = d.source AND c.tenant = d.tenant AND c.event_id = d.event_id
+    LEFT JOIN LATERAL (SELECT id FROM webhook_claim
+                        WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true
    WHERE d.fingerprint = $1
    ORDER BY d.settled_at DESC LIMIT $2`;

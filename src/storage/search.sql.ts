@@ -70,13 +70,16 @@ export function exactWalkEnd(filter: WalkFilter, from: Place | undefined, scan: 
   };
 }
 
-/** Events with rows in a state that few rows are in, found from those rows: at most `scan` rows are looked at. */
+/**
+ * Events with rows in a state that few rows are in, found from those rows: the newest `scan` of the dead, any `scan` of the others.
+ * Each OFFSET 0 keeps PostgreSQL from joining these few with all claims by a hash.
+ */
 export function owedEvents(
   filter: WalkFilter,
   from: Place | undefined,
   limit: number,
   scan: number,
-  rowState: 'dead' | 'pending' | 'parked',
+  rowState: RareState,
 ): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
@@ -89,12 +92,23 @@ export function owedEvents(
                 ${newest} LIMIT ${p.add(scan)}) found
            ), w AS MATERIALIZED (
              SELECT c.id, c.received_at, c.received_at::text AS at, c.tenant, c.event_type, c.source
-               FROM rows r JOIN webhook_claim c ON c.source = r.source AND c.tenant = r.tenant AND c.event_id = r.event_id
-              WHERE ${where}
+               FROM rows r
+              CROSS JOIN LATERAL (SELECT id, received_at, tenant, event_type, source FROM webhook_claim
+                                   WHERE source = r.source AND tenant = r.tenant AND event_id = r.event_id OFFSET 0) c
+              WHERE ${where} ORDER BY ${order('c')}
            )
-           SELECT w.id, w.at FROM w JOIN webhook_event e ON e.id = w.id AND ${stateIs(filter.state!, p)}
+           SELECT w.id, w.at FROM w
+            CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${stateIs(filter.state!, p)} OFFSET 0) s
             WHERE ${matches(filter, p)} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
     parameters: p.values,
+  };
+}
+
+/** Whether there are more rows in a state than `owedEvents` looks at. */
+export function moreRows(rowState: RareState, scan: number): Walk {
+  return {
+    text: `SELECT 1 FROM (SELECT FROM ${rowsIn(rowState)} OFFSET $1 LIMIT 1) more`,
+    parameters: [scan],
   };
 }
 
@@ -141,9 +155,15 @@ function matches(filter: WalkFilter, p: Parameters): string {
 }
 
 const RARE = ['dead', 'parked', 'pending'] as const;
+export type RareState = (typeof RARE)[number];
+
+/** The state, when it is one that few rows are in. */
+export function rareState(state: string | undefined): RareState | undefined {
+  return RARE.find((one) => one === state);
+}
 
 /** Rows in a state that few are in, as the partial indexes have them: pending rows are in two. A literal, since a generic plan for a parameter cannot use them. */
-function rowsIn(state: (typeof RARE)[number]): string {
+export function rowsIn(state: RareState): string {
   if (state !== 'pending') return `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
   return `(SELECT * FROM webhook_outbox WHERE state = 'pending' AND NOT waits
            UNION ALL SELECT * FROM webhook_outbox WHERE state = 'pending' AND waits) owed`;
@@ -160,7 +180,8 @@ function idAt(time: Date, offsetMs: number): string {
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
 
-class Parameters {
+/** Values of a statement, each named by its place. */
+export class Parameters {
   readonly values: unknown[] = [];
 
   add(value: unknown): string {
@@ -168,87 +189,3 @@ class Parameters {
     return `$${this.values.length}`;
   }
 }
-
-export const EVENTS = `
-  SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
-         e.occurred_at AS "occurredAt", e.origin, e.state, left(e.outcome, 300) AS outcome, e.processed_at AS "processedAt",
-         e.owed, e.effects_pending::int AS "effectsPending", e.effects_done::int AS "effectsDone",
-         e.effects_dead::int AS "effectsDead", e.effects_parked::int AS "effectsParked", coalesce(d.count, 0) AS duplicates
-    FROM webhook_event e
-    LEFT JOIN webhook_duplicate d ON d.source = e.source AND d.tenant = e.tenant AND d.event_id = e.event_id
-   WHERE e.id = ANY($1::uuid[])
-   ORDER BY array_position($1::uuid[], e.id)`;
-
-// Tenants are few: they are hopped over in the primary key, since PostgreSQL before 18 cannot skip a column of it.
-export const BY_EVENT_ID = `
-  WITH RECURSIVE tenants AS (
-    SELECT s.source, (SELECT min(tenant) FROM webhook_claim WHERE source = s.source) AS tenant, 1 AS n
-      FROM unnest($1::text[]) AS s(source)
-    UNION ALL
-    SELECT t.source, (SELECT min(tenant) FROM webhook_claim WHERE source = t.source AND tenant > t.tenant), t.n + 1
-      FROM tenants t WHERE t.tenant IS NOT NULL AND t.n < 200
-  )
-  SELECT c.id, c.received_at::text AS at FROM tenants t
-    JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = $2
-   ORDER BY c.id DESC LIMIT 50`;
-
-export const BY_OUR_ID = `
-  SELECT c.id, c.received_at::text AS at FROM webhook_claim c WHERE c.id = $1
-  UNION ALL
-  SELECT c.id, c.received_at::text FROM webhook_outbox o
-    JOIN webhook_claim c ON c.source = o.source AND c.tenant = o.tenant AND c.event_id = o.event_id
-   WHERE o.id = $1`;
-
-export const DETAIL = `
-  SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
-         e.occurred_at AS "occurredAt", e.origin, e.state, e.outcome, e.processed_at AS "processedAt", e.owed,
-         e.verified_by AS "verifiedBy", c.headers, octet_length(c.body) AS bytes, encode(sha256(c.body), 'hex') AS sha256,
-         c.erased_at AS "erasedAt", coalesce(d.count, 0) AS duplicates, d.last_at AS "lastDuplicateAt"
-    FROM webhook_event e
-    JOIN webhook_claim c ON c.id = e.id
-    LEFT JOIN webhook_duplicate d ON d.source = e.source AND d.tenant = e.tenant AND d.event_id = e.event_id
-   WHERE e.id = $1`;
-
-const ROW = `
-  o.id, o.parent_id AS "parentId", o.kind, o.name, o.key, o.state, o.attempt, o.attempt_base AS "attemptBase", o.lost,
-  o.created_at AS "createdAt", o.due_at AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error`;
-
-export const EVENT_ROWS = `
-  SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"
-    FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
-   WHERE o.source = $1 AND o.tenant = $2 AND o.event_id = $3 AND o.event_id IS NOT NULL
-   ORDER BY o.created_at, o.id LIMIT 500`;
-
-export const CONFLICTS = `
-  SELECT kind, encode(body_sha256, 'hex') AS sha256, deliveries, first_at AS "firstAt", last_at AS "lastAt"
-    FROM webhook_conflict WHERE source = $1 AND tenant = $2 AND event_id = $3 ORDER BY first_at LIMIT 50`;
-
-/** Effects, newest first; a state that few rows are in is looked up from its own index. */
-export function effects(
-  filter: { readonly name?: string; readonly state?: string; readonly before?: string },
-  limit: number,
-  scan: number,
-): Walk {
-  const p = new Parameters();
-  const state = RARE.find((one) => one === filter.state);
-  const before = filter.before === undefined ? 'true' : `id < ${p.add(filter.before)}::uuid`;
-  const candidates = state
-    ? `SELECT * FROM ${rowsIn(state)} WHERE kind = 'effect' AND ${before} LIMIT ${p.add(scan)}`
-    : `SELECT * FROM webhook_outbox WHERE ${before} ORDER BY id DESC LIMIT ${p.add(scan)}`;
-  const where = [`o.kind = 'effect'`];
-  if (filter.name !== undefined) where.push(`o.name = ${p.add(filter.name)}`);
-  if (filter.state !== undefined) where.push(`o.state = ${p.add(filter.state)}`);
-  return {
-    text: `SELECT ${ROW}, o.source, o.tenant, o.event_id AS "eventId", c.id AS "claimId"
-             FROM (SELECT * FROM (${candidates}) o WHERE ${where.join(' AND ')} ORDER BY o.id DESC LIMIT ${p.add(limit)}) o
-             LEFT JOIN webhook_claim c ON c.source = o.source AND c.tenant = o.tenant AND c.event_id = o.event_id
-            ORDER BY o.id DESC`,
-    parameters: p.values,
-  };
-}
-
-export const SOURCES = `
-  SELECT s.source, last.received_at AS "lastAt", last.event_type AS "lastType", last.verified_by AS "lastVerifiedBy"
-    FROM unnest($1::text[]) AS s(source)
-    LEFT JOIN LATERAL (SELECT received_at, event_type, verified_by FROM webhook_claim
-                        WHERE source = s.source ORDER BY received_at DESC LIMIT 1) last ON true`;

@@ -12,12 +12,8 @@ import {
   EVENTS,
   SOURCES,
   effects,
-  exactWalkEnd,
-  owedEvents,
-  walk,
-  walkEnd,
-  type Walk,
-} from './search.sql.js';
+} from './event.sql.js';
+import { exactWalkEnd, moreRows, owedEvents, rareState, walk, walkEnd, type Walk } from './search.sql.js';
 
 /** Which events a person asks for. */
 export interface EventFilter {
@@ -57,6 +53,8 @@ export interface EventPage {
   readonly next?: string;
   /** Set when the page is not full because the walk has a limit: everything received since then was looked at. */
   readonly searchedTo?: string;
+  /** Set when more rows are in the state that was asked for than are looked at: the newest of the dead, any of the others. */
+  readonly rowsLookedAt?: number;
 }
 
 export interface EventDetail extends Omit<
@@ -113,7 +111,7 @@ export interface Conflict {
 /** Claims that one page may look at; fewer where the state of each has to be derived. */
 const SCAN = 10_000;
 const SCAN_STATES = 4_000;
-const SCAN_ROWS = 10_000;
+const SCAN_ROWS = 5_000;
 
 /** What people look for. Every question is bounded in the rows it may touch. */
 @Injectable()
@@ -132,9 +130,7 @@ export class SearchStore {
     scan?: number,
   ): Promise<EventPage> {
     if (filter.id !== undefined) return this.byId(manager, filter, configured);
-    const rows = ['dead', 'pending', 'parked'].includes(filter.state ?? '')
-      ? (filter.state as 'dead' | 'pending' | 'parked')
-      : undefined;
+    const rows = rareState(filter.state);
     const most = scan ?? (filter.state === undefined ? SCAN : SCAN_STATES);
     const hits = await run<Place>(
       manager,
@@ -144,7 +140,10 @@ export class SearchStore {
     );
     const events = await this.page(manager, hits.slice(0, limit));
     if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
-    if (rows !== undefined) return { events };
+    if (rows !== undefined) {
+      const more = await run<unknown>(manager, moreRows(rows, scan ?? SCAN_ROWS));
+      return more.length > 0 ? { events, rowsLookedAt: scan ?? SCAN_ROWS } : { events };
+    }
     let [end] = await run<Place>(manager, walkEnd(filter, from, most));
     if (end !== undefined && end.at === from?.at)
       [end] = await run<Place>(manager, exactWalkEnd(filter, from, most));

@@ -7,6 +7,7 @@ import { Inbox } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, listen, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { FakeSink } from '../support/fake-sink.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
 import { awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
 
@@ -21,6 +22,8 @@ describe('the page in a browser', () => {
   let browser: Browser;
   let context: BrowserContext;
   let page: Page;
+  /** The page at hand is one that any test may go on with. */
+  let isPlain = false;
   let url: string;
   let faults: string[] = [];
   let outside: string[] = [];
@@ -33,8 +36,9 @@ describe('the page in a browser', () => {
     await page.locator('[aria-busy]').first().waitFor({ state: 'detached' });
   };
   const shot = (name: string) => page.screenshot({ path: `${SHOTS}${name}.png` });
-  const newPage = async (options: Parameters<Browser['newContext']>[0] = {}) => {
+  const newPage = async (options?: Parameters<Browser['newContext']>[0]) => {
     await context?.close();
+    isPlain = options === undefined;
     context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
     page = await context.newPage();
     page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
@@ -73,7 +77,11 @@ describe('the page in a browser', () => {
       webhooks: { sources: deskSources, deadLetterThreshold: 3, rejections: { keep: '24h' } },
       providers: [DeskHandlers],
       imports: [
-        WebhooksDashboardModule.forRoot({ allowUnauthenticated: true, actor: () => 'ann@example.com' }),
+        WebhooksDashboardModule.forRoot({
+          allowUnauthenticated: true,
+          actor: () => 'ann@example.com',
+          forward: { http: true, privateAddresses: ['127.0.0.0/8'] },
+        }),
       ],
     });
     url = `${await listen(app)}/webhooks-desk`;
@@ -99,7 +107,7 @@ describe('the page in a browser', () => {
   beforeEach(async () => {
     faults = [];
     outside = [];
-    await newPage();
+    if (!isPlain) await newPage();
   });
   afterEach(() => {
     expect(faults).toEqual([]);
@@ -287,19 +295,65 @@ describe('the page in a browser', () => {
     expect(faults.splice(0)).toEqual([expect.stringContaining('400')]);
   });
 
-  it('can be used with the keyboard alone', async () => {
+  it('R23 takes a person who has a keyboard only from the overview to done', async () => {
+    const { keyboard } = page;
+    const focused = () =>
+      page.evaluate<string>(
+        `document.activeElement.matches('a, button') ? document.activeElement.textContent : ''`,
+      );
+    const tabTo = async (text: string) => {
+      for (let i = 0; i < 80 && !(await focused()).includes(text); i += 1) await keyboard.press('Tab');
+      expect(await focused()).toContain(text);
+    };
+    world.grantsFail = true;
+    await send('awardee', awardee('keyboard', 'grant.made', {}));
+    await until(
+      async () =>
+        (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead' AND event_id = 'keyboard'`))
+          .length === 1,
+    );
+    world.grantsFail = false;
     await open('overview');
-    await page.keyboard.press('g');
-    await page.keyboard.press('e');
-    await page.locator('a.row-link').first().waitFor();
-    await page.keyboard.press('j');
-    await page.keyboard.press('j');
-    await page.keyboard.press('Enter');
-    await page.getByText('Timeline').waitFor();
-    await page.keyboard.press('?');
+    await keyboard.press('?');
     await page.getByRole('dialog', { name: 'Keys' }).waitFor();
-    await page.keyboard.press('Escape');
+    await keyboard.press('Escape');
     await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
+    await keyboard.press('g');
+    await keyboard.press('d');
+    await page.locator('a.issue').first().waitFor();
+    await keyboard.press('j');
+    await keyboard.press('Enter');
+    await page.getByRole('link', { name: 'keyboard' }).waitFor();
+    await tabTo('keyboard');
+    await keyboard.press('Enter');
+    await page.getByText('Timeline').waitFor();
+    await tabTo('Revive…');
+    await keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor();
+    await keyboard.type('by hand');
+    await keyboard.press('Enter');
+    await page.getByText(/1 row revived/).waitFor();
+    await keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.locator('dd .state', { hasText: 'processed' }).waitFor();
+    await keyboard.press('g');
+    await keyboard.press('a');
+    await page.getByText('by hand').waitFor();
+  });
+
+  it('R25 forwards an event to another URL', async () => {
+    const sink = await FakeSink.start();
+    await open('events?q=id:grant-7');
+    await page.locator('a.row-link').click();
+    await page.getByRole('button', { name: 'Forward…' }).click();
+    await page.getByLabel('URL').fill(`${sink.origin}/hook`);
+    await page.getByLabel(/Why/).fill('a colleague debugs');
+    expect(await axe()).toEqual([]);
+    await shot('forward');
+    await page.getByRole('button', { name: 'Forward', exact: true }).click();
+    await page.getByText('1 event forwarded.').waitFor();
+    expect(sink.requests.map(({ body }) => body)).toEqual(['{"amount":70}']);
+    await sink.stop();
   });
 
   it('fits a narrow screen', async () => {

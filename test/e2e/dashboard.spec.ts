@@ -259,6 +259,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         'issue',
         'verify-again',
         'replay',
+        'forward',
         'decide',
         'erase',
         'pause',

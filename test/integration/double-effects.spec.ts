@@ -111,7 +111,7 @@ describe('Outbox.enqueue', () => {
   });
 
   it('in a completion is the run’s own: two events may use one key', async () => {
-    const followed: unknown[] = [];
+    const followed: string[] = [];
     @Injectable()
     class Chained {
       constructor(private readonly outbox: Outbox) {}
@@ -149,7 +149,8 @@ describe('a call that was made', () => {
     await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {});
     const store = inbox.app.get(OutboxStore);
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    const { settle, isDone } = store;
+    const settle = store.settle.bind(store);
+    const isDone = store.isDone.bind(store);
     // What pg throws while the server restarts; then it is back.
     store.settle = () => {
       store.settle = settle;

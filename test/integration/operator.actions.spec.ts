@@ -2,6 +2,7 @@ import type { INestApplication } from '@nestjs/common';
 import { Inbox, InputRefused, Inspector, Operator } from '../../src/index.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { FakeSink } from '../support/fake-sink.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
 import { awardee } from '../support/signing.js';
 
@@ -154,6 +155,30 @@ describe('what a person does', () => {
       ['pause', { changed: false }],
       ['pause', { changed: true }],
     ]);
+  });
+
+  it('R25 forwards stored bytes to where the application opens the way, and notes where to', async () => {
+    const sink = await FakeSink.start();
+    try {
+      await receive('onward', 'grant.made');
+      const url = `${sink.origin}/hook?token=canary`;
+      await expect(operator.forward([key('onward')], url, {}, ann)).rejects.toThrow(/https/);
+      const allow = { http: true, privateAddresses: ['127.0.0.0/8'] };
+      expect(await operator.forward([key('onward'), key('nobody')], url, allow, ann)).toMatchObject({
+        forwarded: 1,
+        refused: [{ event: key('nobody') }],
+      });
+      expect(sink.requests.map(({ body }) => body)).toEqual(['{"amount":7}']);
+      const [done, refused] = await inspector.audit();
+      expect(done).toMatchObject({
+        action: 'forward',
+        detail: { to: `${sink.origin}/hook` },
+        outcome: { forwarded: 1, refused: 1 },
+      });
+      expect(refused).toMatchObject({ action: 'forward', outcome: { failed: expect.any(String) } });
+    } finally {
+      await sink.stop();
+    }
   });
 
   it('notes a deed before it is done, and that it failed', async () => {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from './ui.tsx';
 
 /** One step of an action; larger selections take several. Returns how many it covered, and what to say of it. */
@@ -23,6 +23,13 @@ export function ActDialog(props: {
   const [done, setDone] = useState(0);
   const [said, setSaid] = useState('');
   const stop = useRef(false);
+  const form = useRef<HTMLFormElement>(null);
+  // What it is about when it opens: the page behind goes on, and what is acted on is there no longer afterwards.
+  const [{ title, total }] = useState({ title: props.title, total: props.total });
+  // The button that was pressed has gone, and the focus with it.
+  useEffect(() => {
+    if (phase !== 'ask') form.current?.querySelector<HTMLElement>('.dialog-actions button')?.focus();
+  }, [phase]);
 
   const run = async () => {
     setPhase('run');
@@ -36,7 +43,7 @@ export function ActDialog(props: {
         }
         setDone(step.value.done);
         if (stop.current) {
-          setSaid(`Stopped after ${step.value.done} of ${props.total}.`);
+          setSaid(`Stopped after ${step.value.done} of ${total}.`);
           break;
         }
       }
@@ -47,8 +54,9 @@ export function ActDialog(props: {
   };
 
   return (
-    <Dialog title={props.title} onClose={() => props.onClose(phase !== 'ask')}>
+    <Dialog title={title} onClose={() => props.onClose(phase !== 'ask')}>
       <form
+        ref={form}
         class="dialog-body"
         onSubmit={(event) => {
           event.preventDefault();
@@ -93,9 +101,9 @@ export function ActDialog(props: {
         )}
         {phase === 'run' && (
           <>
-            <progress value={done} max={Math.max(props.total, 1)} aria-label="Progress" />
+            <progress value={done} max={Math.max(total, 1)} aria-label="Progress" />
             <p role="status">
-              {done} of {props.total}
+              {done} of {total}
             </p>
             <div class="dialog-actions">
               <button type="button" onClick={() => (stop.current = true)}>
@@ -110,7 +118,7 @@ export function ActDialog(props: {
               {said}
             </p>
             <div class="dialog-actions">
-              <button type="button" class="primary" onClick={() => props.onClose(true)} autofocus>
+              <button type="button" class="primary" onClick={() => props.onClose(true)}>
                 Close
               </button>
             </div>

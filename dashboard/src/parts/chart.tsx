@@ -89,7 +89,7 @@ function optionsOf(
       {
         ...axis,
         grid: { show: false },
-        size: 26,
+        size: 22,
         space: 60,
         values: (_, ticks) => ticks.map((at) => clock(at * 1_000)),
       },

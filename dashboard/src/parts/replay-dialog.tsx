@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import { api, type EventKey } from '../api.ts';
+import { api, collectEvents, type EventKey } from '../api.ts';
 import { useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
 import type { ReplayPlan } from '../types.ts';
@@ -20,7 +20,7 @@ export function ReplayDialog(props: {
   const [refire, setRefire] = useState<string[]>([]);
   const first = props.events?.[0];
   const found = useQuery(`events ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`, () =>
-    props.events ? Promise.resolve(props.events) : collect(props.filter ?? '', maxAtOnce),
+    props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce),
   );
   const events = found.data;
   const preview = useQuery(`plans ${events?.length ?? 0} ${refire.join()}`, async () =>
@@ -149,15 +149,4 @@ async function plansOf(events: EventKey[], refire: string[]): Promise<ReplayPlan
     plans.push(...(await api.previewReplay(events.slice(at, at + PART), refire)).plans);
   }
   return plans;
-}
-
-async function collect(filter: string, max: number): Promise<EventKey[]> {
-  const events: EventKey[] = [];
-  let after: string | undefined;
-  do {
-    const page = await api.events(filter, after);
-    events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
-    after = page.next;
-  } while (after !== undefined && events.length < max);
-  return events.slice(0, max);
 }

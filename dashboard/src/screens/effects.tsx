@@ -30,7 +30,7 @@ export function Effects({ route }: { route: Route }) {
       <Loaded query={query}>
         {(data) =>
           data.effects.length === 0 ? (
-            <Empty title="No effects">Handlers enqueue them; the newest 10,000 rows are looked at.</Empty>
+            <Empty title="No effects">Handlers enqueue them; the newest 5,000 rows are looked at.</Empty>
           ) : (
             <div class="table-wrap">
               <table class="cards">

@@ -3,6 +3,7 @@ import { api, type EventKey } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog, inParts } from '../parts/act-dialog.tsx';
 import { ContentView } from '../parts/content-view.tsx';
+import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
 import { Copy, Empty, Facts, Fault, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { bytes, count, duration, plural, time } from '../format.ts';
@@ -17,13 +18,14 @@ export function Event({ route }: { route: Route }) {
   return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
 }
 
-type Doing = 'revive' | 'replay' | 'erase' | undefined;
+type Doing = 'revive' | 'replay' | 'forward' | 'erase' | undefined;
 
 function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
   const [doing, setDoing] = useState<Doing>();
   const can = {
     revive: useCan('revive'),
     replay: useCan('replay'),
+    forward: useCan('forward'),
     erase: useCan('erase'),
   };
   const dead = event.rows.filter((row) => row.state === 'dead');
@@ -45,6 +47,11 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
         {can.replay && !event.erasedAt && (
           <button type="button" onClick={() => setDoing('replay')}>
             Replay…
+          </button>
+        )}
+        {can.forward && !event.erasedAt && (
+          <button type="button" onClick={() => setDoing('forward')}>
+            Forward…
           </button>
         )}
         {can.erase && !event.erasedAt && (
@@ -114,6 +121,7 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
   const { event, doing, dead, close } = props;
   const key: EventKey = { source: event.source, tenant: event.tenant, eventId: event.eventId };
   if (doing === 'replay') return <ReplayDialog events={[key]} onClose={close} />;
+  if (doing === 'forward') return <ForwardDialog events={[key]} onClose={close} />;
   if (doing === 'revive') {
     return (
       <ActDialog

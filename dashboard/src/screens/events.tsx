@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
 import { useCan } from '../app-context.ts';
 import { FilterBox } from '../parts/filter-box.tsx';
+import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
 import { Empty, Fault, Foreign, Loaded, PageHead, State, When } from '../parts/ui.tsx';
 import { count, time } from '../format.ts';
@@ -13,14 +14,21 @@ export function Events({ route }: { route: Route }) {
   const q = route.query['q'] ?? '';
   const first = useQuery(`events ${q}`, () => api.events(q), 10_000);
   const types = [...new Set((first.data?.events ?? []).map((event) => event.type))];
-  const [replaying, setReplaying] = useState(false);
+  const [doing, setDoing] = useState<'replay' | 'forward' | undefined>();
   const canReplay = useCan('replay');
+  const canForward = useCan('forward');
+  const some = (first.data?.events.length ?? 0) > 0;
   return (
     <>
       <PageHead title="Events" hint="Every verified event, newest first">
-        {canReplay && (first.data?.events.length ?? 0) > 0 && (
-          <button type="button" onClick={() => setReplaying(true)}>
+        {canReplay && some && (
+          <button type="button" onClick={() => setDoing('replay')}>
             Replay these…
+          </button>
+        )}
+        {canForward && some && (
+          <button type="button" onClick={() => setDoing('forward')}>
+            Forward these…
           </button>
         )}
       </PageHead>
@@ -30,7 +38,8 @@ export function Events({ route }: { route: Route }) {
         onChange={(value) => (location.hash = href('events', { q: value }))}
       />
       <Pages key={q} q={q} first={first} />
-      {replaying && <ReplayDialog filter={q} onClose={() => setReplaying(false)} />}
+      {doing === 'replay' && <ReplayDialog filter={q} onClose={() => setDoing(undefined)} />}
+      {doing === 'forward' && <ForwardDialog filter={q} onClose={() => setDoing(undefined)} />}
     </>
   );
 }
@@ -69,6 +78,11 @@ function Pages({ q, first }: { q: string; first: Query<EventPage> }) {
           <div class="more">
             {last?.searchedTo && (
               <span class="hint">Looked back to {time(last.searchedTo)}; there is more before that.</span>
+            )}
+            {last?.rowsLookedAt && (
+              <span class="hint">
+                More rows are in this state than the {count(last.rowsLookedAt)} that were looked at.
+              </span>
             )}
             {last?.next && (
               <button type="button" disabled={loading} onClick={() => void load()}>

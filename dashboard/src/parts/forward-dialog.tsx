@@ -1,0 +1,72 @@
+import { useState } from 'preact/hooks';
+import { api, collectEvents, type EventKey } from '../api.ts';
+import { useMeta } from '../app-context.ts';
+import { count, plural } from '../format.ts';
+import { useQuery } from '../use-query.ts';
+import { ActDialog } from './act-dialog.tsx';
+import { Dialog, Fault } from './ui.tsx';
+
+/** Requests one after the other: a part is over before the page's own patience is. */
+const PART = 5;
+
+/** Sends one event, or those that a filter finds, on to another URL as they came. */
+export function ForwardDialog(props: {
+  events?: EventKey[];
+  filter?: string;
+  onClose: (acted: boolean) => void;
+}) {
+  const { maxAtOnce } = useMeta();
+  const [url, setUrl] = useState('');
+  const first = props.events?.[0];
+  const found = useQuery(
+    `forward ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`,
+    () => (props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce)),
+  );
+  const events = found.data;
+  if (events === undefined) {
+    return (
+      <Dialog title="Forward" onClose={() => props.onClose(false)}>
+        <div class="dialog-body">
+          {found.error ? <Fault error={found.error} /> : <p role="status">Looking for them…</p>}
+        </div>
+      </Dialog>
+    );
+  }
+  return (
+    <ActDialog
+      title={`Forward ${plural(events.length, 'event')}`}
+      verb="Forward"
+      total={events.length}
+      onClose={props.onClose}
+      steps={async function* (reason) {
+        let forwarded = 0;
+        const not: string[] = [];
+        for (let at = 0; at < events.length; at += PART) {
+          const report = await api.forward(events.slice(at, at + PART), url, reason);
+          forwarded += report.forwarded;
+          not.push(...[...report.failed, ...report.refused].map((one) => `${one.event.eventId}: ${one.why}`));
+          yield { done: Math.min(at + PART, events.length) };
+          if (report.gaveUp) break;
+        }
+        const rest = not.length > 0 ? ` Not forwarded: ${count(not.length)}, the first ${not[0]}.` : '';
+        return `${plural(forwarded, 'event')} forwarded.${rest}`;
+      }}
+    >
+      <p>
+        The stored bytes and headers are sent to another address; nothing changes here. Whoever reads them
+        there reads what is hidden here.
+      </p>
+      <label>
+        URL
+        <input
+          type="url"
+          required
+          placeholder="https://"
+          value={url}
+          onInput={(event) => setUrl(event.currentTarget.value)}
+        />
+      </label>
+      {events.length >= maxAtOnce && <p>At most {count(maxAtOnce)} at once: the newest are taken.</p>}
+    </ActDialog>
+  );
+}

@@ -1,0 +1,86 @@
+import { Parameters, rareState, rowsIn, type Walk } from './search.sql.js';
+
+export const EVENTS = `
+  SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
+         e.occurred_at AS "occurredAt", e.origin, e.state, left(e.outcome, 300) AS outcome, e.processed_at AS "processedAt",
+         e.owed, e.effects_pending::int AS "effectsPending", e.effects_done::int AS "effectsDone",
+         e.effects_dead::int AS "effectsDead", e.effects_parked::int AS "effectsParked", coalesce(d.count, 0) AS duplicates
+    FROM webhook_event e
+    LEFT JOIN webhook_duplicate d ON d.source = e.source AND d.tenant = e.tenant AND d.event_id = e.event_id
+   WHERE e.id = ANY($1::uuid[])
+   ORDER BY array_position($1::uuid[], e.id)`;
+
+// Tenants are few: they are hopped over in the primary key, since PostgreSQL before 18 cannot skip a column of it.
+export const BY_EVENT_ID = `
+  WITH RECURSIVE tenants AS (
+    SELECT s.source, (SELECT min(tenant) FROM webhook_claim WHERE source = s.source) AS tenant, 1 AS n
+      FROM unnest($1::text[]) AS s(source)
+    UNION ALL
+    SELECT t.source, (SELECT min(tenant) FROM webhook_claim WHERE source = t.source AND tenant > t.tenant), t.n + 1
+      FROM tenants t WHERE t.tenant IS NOT NULL AND t.n < 200
+  )
+  SELECT c.id, c.received_at::text AS at FROM tenants t
+    JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = $2
+   ORDER BY c.id DESC LIMIT 50`;
+
+export const BY_OUR_ID = `
+  SELECT c.id, c.received_at::text AS at FROM webhook_claim c WHERE c.id = $1
+  UNION ALL
+  SELECT c.id, c.received_at::text FROM webhook_outbox o
+    JOIN webhook_claim c ON c.source = o.source AND c.tenant = o.tenant AND c.event_id = o.event_id
+   WHERE o.id = $1`;
+
+export const DETAIL = `
+  SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
+         e.occurred_at AS "occurredAt", e.origin, e.state, e.outcome, e.processed_at AS "processedAt", e.owed,
+         e.verified_by AS "verifiedBy", c.headers, octet_length(c.body) AS bytes, encode(sha256(c.body), 'hex') AS sha256,
+         c.erased_at AS "erasedAt", coalesce(d.count, 0) AS duplicates, d.last_at AS "lastDuplicateAt"
+    FROM webhook_event e
+    JOIN webhook_claim c ON c.id = e.id
+    LEFT JOIN webhook_duplicate d ON d.source = e.source AND d.tenant = e.tenant AND d.event_id = e.event_id
+   WHERE e.id = $1`;
+
+const ROW = `
+  o.id, o.parent_id AS "parentId", o.kind, o.name, o.key, o.state, o.attempt, o.attempt_base AS "attemptBase", o.lost,
+  o.created_at AS "createdAt", o.due_at AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error`;
+
+export const EVENT_ROWS = `
+  SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"
+    FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
+   WHERE o.source = $1 AND o.tenant = $2 AND o.event_id = $3 AND o.event_id IS NOT NULL
+   ORDER BY o.created_at, o.id LIMIT 500`;
+
+export const CONFLICTS = `
+  SELECT kind, encode(body_sha256, 'hex') AS sha256, deliveries, first_at AS "firstAt", last_at AS "lastAt"
+    FROM webhook_conflict WHERE source = $1 AND tenant = $2 AND event_id = $3 ORDER BY first_at LIMIT 50`;
+
+/** Effects, newest first; a state that few rows are in is looked up from its own index. */
+export function effects(
+  filter: { readonly name?: string; readonly state?: string; readonly before?: string },
+  limit: number,
+  scan: number,
+): Walk {
+  const p = new Parameters();
+  const state = rareState(filter.state);
+  const before = filter.before === undefined ? 'true' : `id < ${p.add(filter.before)}::uuid`;
+  const candidates = state
+    ? `SELECT * FROM ${rowsIn(state)} WHERE kind = 'effect' AND ${before} LIMIT ${p.add(scan)}`
+    : `SELECT * FROM webhook_outbox WHERE ${before} ORDER BY id DESC LIMIT ${p.add(scan)}`;
+  const where = [`o.kind = 'effect'`];
+  if (filter.name !== undefined) where.push(`o.name = ${p.add(filter.name)}`);
+  if (filter.state !== undefined) where.push(`o.state = ${p.add(filter.state)}`);
+  return {
+    text: `SELECT ${ROW}, o.source, o.tenant, o.event_id AS "eventId", c.id AS "claimId"
+             FROM (SELECT * FROM (${candidates}) o WHERE ${where.join(' AND ')} ORDER BY o.id DESC LIMIT ${p.add(limit)}) o
+             LEFT JOIN LATERAL (SELECT id FROM webhook_claim
+                                 WHERE source = o.source AND tenant = o.tenant AND event_id = o.event_id OFFSET 0) c ON true
+            ORDER BY o.id DESC`,
+    parameters: p.values,
+  };
+}
+
+export const SOURCES = `
+  SELECT s.source, last.received_at AS "lastAt", last.event_type AS "lastType", last.verified_by AS "lastVerifiedBy"
+    FROM unnest($1::text[]) AS s(source)
+    LEFT JOIN LATERAL (SELECT received_at, event_type, verified_by FROM webhook_claim
+                        WHERE source = s.source ORDER BY received_at DESC LIMIT 1) last ON true`;
