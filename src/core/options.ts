@@ -116,7 +116,7 @@ export interface OrderOptions {
 export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOptions {
   /** The stable id of the handler, unique for a source: outbox ids hang on it. @default 'Class.method' */
   readonly name?: string;
-  /** Former names, so that rows and effects of before the renaming stay the same ones. */
+  /** Former names, the oldest first, so that rows and effects of before the renaming stay the same ones. */
   readonly was?: readonly string[];
   /** How the reconciler finds events that are done although what the handler wrote is not there. */
   readonly businessRecord?: BusinessRecord;

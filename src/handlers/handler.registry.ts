@@ -37,6 +37,14 @@ export interface Handler extends Work {
   invokeBatch(events: readonly BatchEvent[], context: BatchContext): unknown;
 }
 
+/**
+ * The name that outbox ids hang on. An instance of before a renaming, started late or again, makes the same ids, and so adds no second
+ * row to what was claimed under the new name.
+ */
+export function firstName({ name, was }: Pick<Handler, 'name' | 'was'>): string {
+  return was[0] ?? name;
+}
+
 /** An effect that is registered. */
 export interface Effect extends Work {
   readonly options: EffectOptions;

@@ -8,7 +8,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
@@ -171,7 +171,12 @@ export class Claimer {
     const handler = this.registry.handler(name);
     // The arrival is the database's to tell; a key that depended on it would be none.
     const orderKey = handler && this.orderKeys.of(handler, { ...event, receivedAt: new Date() });
-    return { id: outboxId(event.id, name), name, orderKey, lease };
+    return {
+      id: outboxId(event.id, handler === undefined ? name : firstName(handler)),
+      name,
+      orderKey,
+      lease,
+    };
   }
 
   private newClaim({ event, rows, origin = 'delivery' }: Claim): NewClaim {

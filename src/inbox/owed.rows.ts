@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
-import type { Handler } from '../handlers/handler.registry.js';
+import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore } from '../storage/claim.store.js';
 
@@ -23,7 +23,11 @@ export class OwedRows {
     const stored = handler.ordered ? await this.claims.load(manager, claim) : undefined;
     const orderKey = stored && this.orderKeys.of(handler, stored);
     const { name } = handler;
-    return this.claims.addRow(manager, claim.id, { id: outboxId(claim.id, name), name, orderKey });
+    return this.claims.addRow(manager, claim.id, {
+      id: outboxId(claim.id, firstName(handler)),
+      name,
+      orderKey,
+    });
   }
 }
 

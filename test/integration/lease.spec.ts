@@ -50,6 +50,26 @@ describe('a lease', () => {
     expect(new Set(taken).size).toBe(200);
   });
 
+  it('passes over a row that is locked, and does not wait for it', async () => {
+    await addRows(2);
+    const locking = database.dataSource.createQueryRunner();
+    await locking.startTransaction();
+    try {
+      const [locked] = (await locking.query(
+        `SELECT id FROM webhook_outbox ORDER BY due_at LIMIT 1 FOR UPDATE`,
+      )) as { id: string }[];
+      const leased = await manager.transaction(async (limited) => {
+        await limited.query(`SET LOCAL lock_timeout = '2s'`);
+        return (await store.lease(limited, randomUUID(), 30_000, [name()], 10)).leased;
+      });
+      expect(leased).toHaveLength(1);
+      expect(leased[0]!.id).not.toBe(locked!.id);
+    } finally {
+      await locking.rollbackTransaction();
+      await locking.release();
+    }
+  });
+
   it('R19 counts the attempt before the run, and takes what is due in the order of due times', async () => {
     await addRows(3);
     await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '2 hours' WHERE key = '2'`);

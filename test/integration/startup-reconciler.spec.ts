@@ -54,6 +54,22 @@ class Newer extends Older {
   }
 }
 
+@Injectable()
+class Renamed {
+  @OnWebhook('awardee', '*', { name: 'renamed', was: ['older', 'old'] })
+  handle(event: WebhookEvent, context: HandlerContext) {
+    return record(event, context);
+  }
+}
+
+@Injectable()
+class Between {
+  @OnWebhook('awardee', '*', { name: 'old', was: ['older'] })
+  handle(event: WebhookEvent, context: HandlerContext) {
+    return record(event, context);
+  }
+}
+
 async function start(providers: Type[], setup: InboxSetup = {}): Promise<TestInbox> {
   const inbox = await startInbox({ database, providers, ...setup });
   inboxes.push(inbox);
@@ -81,6 +97,17 @@ describe('R03 what a receiver of an older version has claimed without this versi
     expect(await database.query(`SELECT max(applied_count) AS most FROM received_event`)).toEqual([
       { most: 1 },
     ]);
+  });
+
+  it('case 46 an instance of before that boots later adds no row for a handler that was renamed since: nothing is handled twice', async () => {
+    const now = await start([Renamed]);
+    await now.deliver('d-1');
+    await now.settle();
+    for (const before of [await start([Older]), await start([Between])]) {
+      expect(await reconcile(before)).toMatchObject({ ran: true, events: 1, added: 0 });
+      await before.settle();
+    }
+    expect(await database.query(`SELECT applied_count FROM received_event`)).toEqual([{ applied_count: 1 }]);
   });
 
   it('is found after the boot, off its path, and by pages', async () => {

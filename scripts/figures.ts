@@ -1,0 +1,14 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+
+/**
+ * Replaces what stands between `<!-- name -->` and `<!-- /name -->` of a page.
+ * @throws Error when the page has no such place
+ */
+export function writeFigures(file: string, name: string, lines: readonly string[]): void {
+  const page = readFileSync(file, 'utf8');
+  const start = `<!-- ${name} -->`;
+  const end = `<!-- /${name} -->`;
+  if (!page.includes(start) || !page.includes(end)) throw new Error(`${file} has no place for '${name}'`);
+  const before = page.slice(0, page.indexOf(start) + start.length);
+  writeFileSync(file, [before, '', ...lines, '', page.slice(page.indexOf(end))].join('\n'));
+}

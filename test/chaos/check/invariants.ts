@@ -1,0 +1,161 @@
+import type { Kill, Overdue, Sent, SinkCall } from '../play/log.js';
+import type { ClaimFacts, Tables } from './tables.js';
+
+export interface Logs {
+  readonly sent: readonly Sent[];
+  readonly calls: readonly SinkCall[];
+  readonly kills: readonly Kill[];
+  readonly overdue: readonly Overdue[];
+}
+
+export interface Verdict {
+  readonly figures: Readonly<Record<string, number>>;
+  /** What was found wrong, a line each; none: the run is passed. */
+  readonly faults: readonly string[];
+}
+
+/** As the receivers of a run are configured; the loss that brings a row into the lane does not count. */
+const MAX_ATTEMPTS = 30 + 1;
+/** Of all kills: at least so many hit a leased row, and a claim that was not committed. Else the run has shown nothing. */
+const LEASED_SHARE = 0.3;
+const CLAIMING_SHARE = 0.1;
+/** Too few to speak of shares. */
+const FEW = 20;
+/** A machine that is busy with other things starts, polls and leases late. */
+const BUSY_MS = 10_000;
+const EXAMPLES = 5;
+
+/** Everything that was promised, asked of what is left. */
+export function check(tables: Tables, logs: Logs): Verdict {
+  const faults: string[] = [];
+  const blame = (what: string, names: readonly string[]) => {
+    if (names.length > 0) faults.push(`${what}: ${names.length} (${names.slice(0, EXAMPLES).join(', ')})`);
+  };
+  const { sent, calls, kills } = logs;
+  const claims = new Map(tables.claims.map((claim) => [nameOf(claim.source, claim.event_id), claim]));
+  const acknowledged = new Set(sent.filter(isAck).map(({ source, id }) => nameOf(source, id)));
+  const all = new Set(sent.map(({ source, id }) => nameOf(source, id)));
+
+  blame(
+    'acknowledged without a claim',
+    [...acknowledged].filter((name) => !claims.has(name)),
+  );
+  blame(
+    'never acknowledged',
+    [...all].filter((name) => !acknowledged.has(name)),
+  );
+  blame(
+    'answered otherwise',
+    sent.filter(isUnexpected).map(({ source, status, body }) => `${source} ${status} ${body}`),
+  );
+  blame(
+    'claims without their record',
+    names(tables.claims, (claim) => claim.applied === null),
+  );
+  blame(
+    'claims applied more than once',
+    names(tables.claims, (claim) => (claim.applied ?? 1) !== 1),
+  );
+  blame(
+    'claims with other rows than owed',
+    names(tables.claims, (claim) => claim.owed !== 1 || claim.handlers !== 1),
+  );
+  blame(
+    'claims without their effect, or with two',
+    names(tables.claims, (claim) => claim.effects !== 1),
+  );
+  blame(
+    'claims completed other than once',
+    names(tables.claims, (c) => c.source === 'completed' && c.completions !== 1),
+  );
+  if (tables.strays > 0) faults.push(`records without a claim: ${tables.strays}`);
+  blame(
+    'rows that are not done',
+    tables.notDone.map(({ name, state }) => `${name} ${state}`),
+  );
+  if (tables.leased > 0) faults.push(`rows still leased: ${tables.leased}`);
+  if (tables.attempts > MAX_ATTEMPTS)
+    faults.push(`attempts of a row: ${tables.attempts}, and ${MAX_ATTEMPTS} are allowed`);
+
+  const idempotent = calls.filter(({ sink }) => sink === 'idempotent');
+  const raw = calls.filter(({ sink, applied }) => sink === 'raw' && applied);
+  const applies = appliesOf(idempotent);
+  const charges = appliesOf(raw);
+  const rawEvents = (name: string) => name.startsWith('charged/');
+  blame(
+    'effects lost',
+    [...acknowledged].filter((name) => !(rawEvents(name) ? charges : applies).has(name)),
+  );
+  blame(
+    'effects doubled at the idempotent sink',
+    [...applies].filter(([, keys]) => keys.length !== 1).map(([name]) => name),
+  );
+  blame(
+    'raw effects under several keys',
+    [...charges].filter(([, keys]) => new Set(keys).size !== 1).map(([name]) => name),
+  );
+  const extra = raw.length - charges.size;
+  const begun = sum(kills.map((kill) => kill.begun));
+  if (extra > begun) faults.push(`extra calls of the raw sink: ${extra}, and ${begun} were begun at kills`);
+
+  const late = logs.overdue.filter(({ ms, upMs }) => Math.min(ms, upMs) > BUSY_MS);
+  blame('leases that ended and that nobody took', [...new Set(late.map(({ id }) => id))]);
+
+  const leased = kills.filter((kill) => kill.leased > 0).length;
+  const claiming = kills.filter((kill) => kill.claiming > 0).length;
+  if (kills.length >= FEW && leased < kills.length * LEASED_SHARE)
+    faults.push(`the run shows nothing: ${leased} of ${kills.length} kills hit a leased row`);
+  if (kills.length >= FEW && claiming < kills.length * CLAIMING_SHARE)
+    faults.push(`the run shows nothing: ${claiming} of ${kills.length} kills hit an open claim`);
+
+  const reached = new Set(kills.map(({ at }) => at).filter((at) => at !== 'anywhere'));
+  return {
+    faults,
+    figures: {
+      kills: kills.length,
+      killsAtPoints: kills.filter(({ at }) => at !== 'anywhere').length,
+      points: reached.size,
+      killsWithLease: leased,
+      killsInClaim: claiming,
+      events: all.size,
+      deliveries: sent.length,
+      acknowledged: sent.filter(isAck).length,
+      claims: claims.size,
+      lostLeases: tables.lost,
+      idempotentCalls: idempotent.length,
+      idempotentApplies: applies.size,
+      rawApplies: raw.length,
+      rawExtra: extra,
+      rawBegunAtKills: begun,
+      lost: [...acknowledged].filter((name) => claims.get(name)?.applied == null).length,
+      doubled: names(tables.claims, (claim) => (claim.applied ?? 1) > 1).length,
+      longestOverdueMs: Math.max(0, ...logs.overdue.map(({ ms, upMs }) => Math.min(ms, upMs))),
+    },
+  };
+}
+
+const nameOf = (source: string, eventId: string) => `${source}/${eventId}`;
+const isAck = ({ status }: Sent) => status >= 200 && status < 300;
+const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0);
+
+/** A provider meets a refused connection, 503 and, where it does the retries, 500. Nothing else. */
+function isUnexpected({ status, source }: Sent): boolean {
+  const failed = status === 500 && (source === 'patient' || source === 'routed');
+  return !isAckStatus(status) && status !== 0 && status !== 503 && !failed;
+}
+const isAckStatus = (status: number) => status === 200;
+
+function names(claims: readonly ClaimFacts[], isWrong: (claim: ClaimFacts) => boolean): string[] {
+  return claims.filter(isWrong).map((claim) => nameOf(claim.source, claim.event_id));
+}
+
+/** The keys under which each event's effect was applied. */
+function appliesOf(calls: readonly SinkCall[]): Map<string, string[]> {
+  const applies = new Map<string, string[]>();
+  for (const { applied, source, eventId, key } of calls) {
+    if (!applied) continue;
+    const name = nameOf(source, eventId);
+    applies.set(name, [...(applies.get(name) ?? []), key]);
+  }
+  return applies;
+}

@@ -1,0 +1,54 @@
+import type { Client } from 'pg';
+
+/** What the tables hold about one claim. */
+export interface ClaimFacts {
+  readonly source: string;
+  readonly event_id: string;
+  readonly owed: number;
+  readonly applied: number | null;
+  readonly completions: number | null;
+  readonly handlers: number;
+  readonly effects: number;
+  readonly done: number;
+}
+
+export interface Tables {
+  readonly claims: readonly ClaimFacts[];
+  /** Business records whose event has no claim. */
+  readonly strays: number;
+  readonly rows: number;
+  readonly unsettled: number;
+  readonly leased: number;
+  readonly notDone: readonly { readonly id: string; readonly name: string; readonly state: string }[];
+  /** Most attempts that any row has used of its budget. */
+  readonly attempts: number;
+  readonly lost: number;
+}
+
+const CLAIMS = `
+  SELECT c.source, c.event_id, c.owed, r.applied_count AS applied, p.count AS completions,
+         count(o.id) FILTER (WHERE o.kind = 'handler')::int AS handlers,
+         count(o.id) FILTER (WHERE o.kind = 'effect')::int AS effects,
+         count(o.id) FILTER (WHERE o.state = 'done')::int AS done
+    FROM webhook_claim c
+    LEFT JOIN chaos_record r USING (source, event_id)
+    LEFT JOIN chaos_completion p ON p.event_id = c.event_id
+    LEFT JOIN webhook_outbox o ON o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
+   GROUP BY 1, 2, 3, 4, 5`;
+
+const TOTALS = `
+  SELECT count(*)::int AS rows, count(*) FILTER (WHERE state = 'pending')::int AS unsettled,
+         count(leased_by)::int AS leased, coalesce(max(attempt - attempt_base), 0)::int AS attempts,
+         coalesce(sum(lost), 0)::int AS lost,
+         (SELECT count(*)::int FROM chaos_record r
+           WHERE NOT EXISTS (SELECT FROM webhook_claim c WHERE c.source = r.source AND c.event_id = r.event_id)) AS strays
+    FROM webhook_outbox`;
+
+export async function readTables(client: Client): Promise<Tables> {
+  const claims = await client.query<ClaimFacts>(CLAIMS);
+  const totals = await client.query<Omit<Tables, 'claims' | 'notDone'>>(TOTALS);
+  const notDone = await client.query<Tables['notDone'][number]>(
+    `SELECT id, name, state FROM webhook_outbox WHERE state <> 'done'`,
+  );
+  return { claims: claims.rows, notDone: notDone.rows, ...totals.rows[0]! };
+}

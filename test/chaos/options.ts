@@ -1,0 +1,106 @@
+import { randomInt } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import type { Mode } from './modes.js';
+
+const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--seed <number>] [--adapter express|fastify]
+                 [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer]
+npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
+
+Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
+
+  --kills    how many processes are killed
+  --events   how many events are sent meanwhile, at least
+  --seed     repeat the schedule of an earlier run
+  --stage    kills in one stage; each has a database of its own
+  --dir      where logs and verdicts go; a run with the same folder and seed goes on after its last finished stage
+  --json     the verdict as JSON on stdout
+  --record   write the figures into docs/reliability.md
+  --pgbouncer  the receivers reach the database through pgbouncer in transaction mode (it must be installed)
+
+Instead of kills:
+  --storm    billing events repeated for half an hour while their handler is slow
+  --barrier  50 copies of an event released at once over three processes, round after round
+  --rolling  two versions of the application restarted in turn while events flow
+
+Environment: DATABASE_URL to use another server than the embedded one.`;
+
+export interface ChaosOptions {
+  readonly seed: number;
+  readonly adapter: 'express' | 'fastify';
+  readonly stages: readonly { readonly kills: number; readonly events: number }[];
+  readonly dir: string;
+  readonly json: boolean;
+  readonly record: boolean;
+  readonly pgbouncer: boolean;
+  /** Something else than kills. */
+  readonly mode?: Mode;
+  readonly seconds: number;
+  readonly rounds: number;
+}
+
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling'];
+const EVENTS_PER_KILL = 20;
+const STAGE_KILLS = 300;
+
+/** @throws TypeError naming the argument; ends the process after --help */
+export function readOptions(args: string[]): ChaosOptions {
+  const { values } = parseArgs({
+    args,
+    options: {
+      kills: { type: 'string' },
+      events: { type: 'string' },
+      seed: { type: 'string' },
+      adapter: { type: 'string' },
+      stage: { type: 'string' },
+      dir: { type: 'string' },
+      json: { type: 'boolean' },
+      record: { type: 'boolean' },
+      pgbouncer: { type: 'boolean' },
+      storm: { type: 'boolean' },
+      barrier: { type: 'boolean' },
+      rolling: { type: 'boolean' },
+      seconds: { type: 'string' },
+      rounds: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    process.exit(0);
+  }
+  const { adapter = 'express' } = values;
+  if (adapter !== 'express' && adapter !== 'fastify')
+    throw new TypeError(`--adapter: expected express or fastify, received '${adapter}'`);
+  const kills = count('--kills', values.kills ?? String(STAGE_KILLS));
+  const events = count('--events', values.events ?? String(kills * EVENTS_PER_KILL));
+  const seed = count('--seed', values.seed ?? String(randomInt(1, 1_000_000)));
+  const stage = count('--stage', values.stage ?? String(STAGE_KILLS));
+  return {
+    seed,
+    adapter,
+    stages: stagesOf(kills, events, stage),
+    dir: values.dir ?? join(tmpdir(), `webhook-chaos-${seed}`),
+    json: values.json ?? false,
+    record: values.record ?? false,
+    pgbouncer: values.pgbouncer ?? false,
+    mode: MODES.find((mode) => values[mode] === true),
+    seconds: count('--seconds', values.seconds ?? '1800'),
+    rounds: count('--rounds', values.rounds ?? '100'),
+  };
+}
+
+function stagesOf(kills: number, events: number, stage: number): ChaosOptions['stages'] {
+  const number = Math.max(1, Math.ceil(kills / stage));
+  const share = (of: number, n: number) =>
+    Math.floor((of * (n + 1)) / number) - Math.floor((of * n) / number);
+  return Array.from({ length: number }, (_, n) => ({ kills: share(kills, n), events: share(events, n) }));
+}
+
+function count(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1)
+    throw new TypeError(`${name}: expected a whole number above 0, received '${text}'`);
+  return value;
+}

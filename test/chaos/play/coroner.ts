@@ -1,0 +1,38 @@
+import type { Client } from 'pg';
+import type { Kill, Overdue } from './log.js';
+
+// A transaction that has inserted into a table holds this lock on it until it ends; handlers and relays never write claims.
+const LOOK = `
+  SELECT (SELECT count(*)::int FROM webhook_outbox
+           WHERE state = 'pending' AND leased_by = $1 AND due_at > now()) AS leased,
+         (SELECT count(*)::int FROM webhook_outbox
+           WHERE state = 'pending' AND leased_by = $1 AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
+         (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+           WHERE l.relation = 'webhook_claim'::regclass AND l.mode = 'RowExclusiveLock'
+             AND a.datname = current_database() AND a.application_name = $2) AS claiming`;
+
+/** What a receiver that stands still has in its hands. */
+export async function lookAt(
+  client: Client,
+  { owner, name }: { owner: string; name: string },
+): Promise<Pick<Kill, 'leased' | 'begun' | 'claiming'>> {
+  const { rows } = await client.query<Pick<Kill, 'leased' | 'begun' | 'claiming'>>(LOOK, [owner, name]);
+  return rows[0]!;
+}
+
+/** Leases that ended more than `ms` milliseconds ago, and that nobody has taken. */
+export async function overdue(client: Client, ms: number): Promise<Omit<Overdue, 'upMs'>[]> {
+  const { rows } = await client.query<Omit<Overdue, 'upMs'>>(
+    `SELECT id, attempt, (extract(epoch FROM clock_timestamp() - due_at) * 1000)::int AS ms FROM webhook_outbox
+      WHERE state = 'pending' AND leased_by IS NOT NULL AND due_at < clock_timestamp() - $1 * interval '1 ms'`,
+    [ms],
+  );
+  return rows;
+}
+
+export async function unsettled(client: Client): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM webhook_outbox WHERE state = 'pending'`,
+  );
+  return rows[0]!.count;
+}

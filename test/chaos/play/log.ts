@@ -1,0 +1,75 @@
+import { createWriteStream, readFileSync } from 'node:fs';
+import type { ChaosSource } from '../receiver/sources.js';
+
+/** What the provider notes of each of its requests. */
+export interface Sent {
+  readonly source: ChaosSource;
+  readonly id: string;
+  /** 0: no answer. */
+  readonly status: number;
+  readonly body: string;
+  readonly ms: number;
+}
+
+/** What a sink notes of each call. */
+export interface SinkCall {
+  readonly sink: 'idempotent' | 'raw';
+  readonly key: string;
+  readonly source: ChaosSource;
+  readonly eventId: string;
+  /** Refused calls did nothing; a repeated key does nothing either, at the idempotent sink. */
+  readonly applied: boolean;
+}
+
+/** What was seen of a receiver in the moment of its death, when it was frozen already. */
+export interface Kill {
+  /** `point before`, `point after`, or `anywhere`. */
+  readonly at: string;
+  /** A point that was waited for in vain, when it was killed where it was. */
+  readonly missed?: string;
+  readonly leased: number;
+  /** Transactions that had inserted a claim and not committed. */
+  readonly claiming: number;
+  /** Calls of the raw sink's effect that were begun and not settled. */
+  readonly begun: number;
+}
+
+/** A lease that had ended, and that nobody had taken yet. */
+export interface Overdue {
+  readonly id: string;
+  readonly attempt: number;
+  readonly ms: number;
+  /** For how long the oldest of the receivers had been up. */
+  readonly upMs: number;
+}
+
+export const LOGS = {
+  provider: 'provider.jsonl',
+  sink: 'sink.jsonl',
+  kills: 'kills.jsonl',
+  overdue: 'overdue.jsonl',
+} as const;
+
+/** A file of JSON lines. */
+export class Log<T> {
+  private readonly stream;
+
+  constructor(path: string) {
+    this.stream = createWriteStream(path);
+  }
+
+  write(entry: T): void {
+    this.stream.write(`${JSON.stringify(entry)}\n`);
+  }
+
+  async close(): Promise<void> {
+    await new Promise((resolve) => this.stream.end(resolve));
+  }
+}
+
+export function readLog<T>(path: string): T[] {
+  return readFileSync(path, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as T);
+}

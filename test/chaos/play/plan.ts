@@ -1,0 +1,60 @@
+import { Random } from '../../../examples/sender/random.js';
+import { POINTS, type Point, type When } from '../../support/fail-points.js';
+import { SOURCES, type ChaosSource } from '../receiver/sources.js';
+
+/** An event of a run, and how often its provider sends it although once would do. */
+export interface PlannedEvent {
+  readonly id: string;
+  readonly source: ChaosSource;
+  readonly resource: string;
+  /** Sent so often at once. */
+  readonly copies: number;
+  /** Sent once more, long after it was acknowledged. */
+  readonly again: boolean;
+}
+
+export interface PlannedKill {
+  /** Which of the receivers that are up: the nth, modulo their number. */
+  readonly victim: number;
+  /** After the kill before it, and after enough receivers are up. */
+  readonly pauseMs: number;
+  /** Where it dies; undefined: wherever it is. */
+  readonly at?: { readonly point: Point; readonly when: When; readonly nth: number };
+}
+
+export interface Plan {
+  readonly events: readonly PlannedEvent[];
+  readonly kills: readonly PlannedKill[];
+}
+
+const RESOURCES = 20;
+/** Of a hundred kills; the others come at any moment. */
+const AT_POINTS = 75;
+/** Passed only by a receiver that is told to end. */
+const NEVER_PASSED: readonly Point[] = ['release'];
+
+/** What happens in a run, from its seed alone: whoever repeats the seed repeats the schedule. */
+export function planOf(seed: number, kills: number, events: number): Plan {
+  const random = new Random(seed);
+  const points = POINTS.filter((point) => !NEVER_PASSED.includes(point));
+  return {
+    events: Array.from({ length: events }, (_, n) => ({
+      id: `chaos-${seed}-${n}`,
+      source: random.pick(SOURCES),
+      resource: `resource-${random.int(1, RESOURCES)}`,
+      copies: random.percent(20) ? random.int(2, 4) : 1,
+      again: random.percent(15),
+    })),
+    kills: Array.from({ length: kills }, () => ({
+      victim: random.int(0, 5),
+      pauseMs: random.int(50, 600),
+      at: random.percent(AT_POINTS)
+        ? {
+            point: random.pick(points),
+            when: random.pick(['before', 'after'] as const),
+            nth: random.int(1, 2),
+          }
+        : undefined,
+    })),
+  };
+}

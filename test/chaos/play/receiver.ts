@@ -1,0 +1,111 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { openSync, closeSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { createInterface } from 'node:readline';
+import type { Ambush, FromReceiver } from '../receiver/main.js';
+import type { Version } from './rolling.js';
+
+/** A receiver on a port of its own, started again whenever it has ended. */
+export class ChaosReceiver {
+  /** Of the process that is up; undefined while none is. */
+  owner: string | undefined;
+  readyAt = 0;
+  private child: ChildProcess | undefined;
+  private stopping = false;
+  private onAmbushed: (() => void) | undefined;
+
+  constructor(
+    readonly name: string,
+    readonly port: number,
+    private program: string,
+    private readonly logFile: string,
+    private env: Readonly<Record<string, string>>,
+  ) {}
+
+  get origin(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  start(): void {
+    if (this.stopping) return;
+    const log = openSync(this.logFile, 'a');
+    const child = spawn(process.execPath, [this.program], {
+      env: {
+        ...process.env,
+        NODE_ENV: 'production',
+        NODE_OPTIONS: '',
+        // From Node 22 on: what is compiled once is not compiled again at each start.
+        NODE_COMPILE_CACHE: join(dirname(this.logFile), 'compiled'),
+        NO_COLOR: '1',
+        ...this.env,
+        NAME: this.name,
+        PORT: String(this.port),
+      },
+      stdio: ['ignore', log, log, 'pipe', 'ipc'],
+    });
+    closeSync(log);
+    this.child = child;
+    createInterface(child.stdio[3] as Readable).on('line', (line) =>
+      this.heard(JSON.parse(line) as FromReceiver),
+    );
+    child.on('exit', () => {
+      this.owner = undefined;
+      this.start();
+    });
+  }
+
+  /** Resolves to true when the process stands still at the point; to false when it did not come by in time, and goes on. */
+  async ambush(ambush: Ambush, ms: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const ambushed = await new Promise<boolean>((resolve) => {
+      this.onAmbushed = () => resolve(true);
+      timer = setTimeout(() => resolve(false), ms);
+      this.child!.send(ambush, () => undefined);
+    });
+    clearTimeout(timer);
+    this.onAmbushed = undefined;
+    if (!ambushed) this.child!.send('go on', () => undefined);
+    return ambushed;
+  }
+
+  /** Stops it where it is; what it holds can be looked at. */
+  freeze(): void {
+    this.child!.kill('SIGSTOP');
+  }
+
+  async kill(): Promise<void> {
+    const child = this.child!;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  }
+
+  /** Ends as a deploy ends it, and starts again as that version. Resolves to its exit code. */
+  async restart({ program, env }: Version): Promise<number | null> {
+    this.program = program;
+    this.env = { ...this.env, ...env };
+    const ended = once(this.child!, 'exit') as Promise<[number | null]>;
+    this.child!.kill('SIGTERM');
+    return (await ended)[0];
+  }
+
+  async stop(): Promise<void> {
+    this.stopping = true;
+    const { child } = this;
+    if (child === undefined || (child.exitCode ?? child.signalCode) !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    const late = setTimeout(() => child.kill('SIGKILL'), 20_000);
+    await ended;
+    clearTimeout(late);
+  }
+
+  private heard(message: FromReceiver): void {
+    if (message.kind === 'ready') {
+      this.owner = message.owner;
+      this.readyAt = performance.now();
+    } else this.onAmbushed?.();
+  }
+}

@@ -1,0 +1,145 @@
+import { Controller, HttpCode, Injectable, Post } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import {
+  Event,
+  OnEffect,
+  OnWebhook,
+  Outbox,
+  TxManager,
+  UseWebhook,
+  type BatchContext,
+  type BatchEvent,
+  type EffectContext,
+  type HandlerContext,
+  type ProbeAnswer,
+  type WebhookEvent,
+} from '../../../src/index.js';
+import { passing } from '../../support/fail-points.js';
+import { MAX_ATTEMPTS } from './sources.js';
+import { APPLY, COMPLETE } from './tables.js';
+
+/** What the provider of a run sends. */
+export interface Body {
+  readonly resource: string;
+}
+/** What the sink is told. */
+interface Told {
+  readonly source: string;
+  readonly eventId: string;
+}
+
+const retry = { base: 50, cap: 500, maxAttempts: MAX_ATTEMPTS };
+
+/** Every source has the same work: a record, counted, and an effect. */
+async function apply(manager: EntityManager, { source, eventId }: Told): Promise<void> {
+  await passing('business record', () => manager.query(APPLY, [source, eventId]));
+  // As long as a few more statements would take: a handler that ends at once is seldom met at work.
+  await new Promise((resolve) => setTimeout(resolve, 30));
+}
+
+async function work(effect: string, event: WebhookEvent, { manager, enqueue }: HandlerContext) {
+  await apply(manager, event);
+  await enqueue(effect, { source: event.source, eventId: event.eventId });
+  return 'recorded';
+}
+
+@Injectable()
+export class OwnHandler {
+  @OnWebhook('own', '*', { retry, name: 'own', was: ['own-of-before'] })
+  async own(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+}
+
+/** The same handler before it was renamed. */
+@Injectable()
+export class FormerOwnHandler {
+  @OnWebhook('own', '*', { retry, name: 'own-of-before' })
+  async own(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+}
+
+@Injectable()
+export class ChaosHandlers {
+  @OnWebhook<Body>('keyed', '*', { retry, key: ({ payload }) => payload.resource })
+  async keyed(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+
+  @OnWebhook('batched', '*', { retry, batch: 5 })
+  async batched(events: readonly BatchEvent[], { manager }: BatchContext) {
+    for (const event of events) {
+      await apply(manager, event);
+      await event.enqueue('tell', { source: event.source, eventId: event.eventId });
+    }
+  }
+
+  @OnWebhook('inline', '*', { retry, inline: true })
+  async inline(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+
+  @OnWebhook('patient', '*', { retry })
+  async patient(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+
+  @OnWebhook('charged', '*', { retry })
+  async charged(event: WebhookEvent, context: HandlerContext) {
+    return work('charge', event, context);
+  }
+
+  @OnWebhook('completed', '*', { retry })
+  async completed(event: WebhookEvent, context: HandlerContext) {
+    return work('tell-and-complete', event, context);
+  }
+}
+
+@Injectable()
+export class ChaosEffects {
+  @OnEffect('tell', { retry })
+  async tell(told: Told, context: EffectContext) {
+    await post('idempotent', told, context);
+  }
+
+  @OnEffect('tell-and-complete', { retry })
+  async tellAndComplete(told: Told, context: EffectContext) {
+    if (context.previous === undefined) await post('idempotent', told, context);
+    await context.complete(({ manager }) => manager.query(COMPLETE, [told.eventId]));
+  }
+
+  /** At a sink that ignores keys; the probe knows nothing, but has each call's begin recorded. */
+  @OnEffect('charge', { retry, probe: async (): Promise<ProbeAnswer> => 'unknown' })
+  async charge(told: Told, context: EffectContext) {
+    await post('raw', told, context);
+  }
+}
+
+/** A route of the application's own, inside the claim's transaction. */
+@Controller('hooks')
+export class ChaosRoute {
+  constructor(private readonly outbox: Outbox) {}
+
+  @Post('routed')
+  @HttpCode(200)
+  @UseWebhook('routed')
+  async routed(@Event() event: WebhookEvent, @TxManager() manager: EntityManager) {
+    await apply(manager, event);
+    await this.outbox.enqueue(manager, 'tell', { source: event.source, eventId: event.eventId });
+    return 'recorded';
+  }
+}
+
+async function post(kind: 'idempotent' | 'raw', told: Told, { key, signal, attempt }: EffectContext) {
+  await passing('call of an effect', async () => {
+    const response = await fetch(`${process.env.SINK_URL}/${kind}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'idempotency-key': key },
+      body: JSON.stringify({ ...told, attempt }),
+      signal,
+    });
+    await response.text();
+    if (!response.ok) throw Object.assign(new Error('refused'), { status: response.status });
+  });
+}

@@ -1,0 +1,86 @@
+// A receiver of a run: started, frozen and killed by the supervisor, over and over.
+import 'reflect-metadata';
+import { writeSync } from 'node:fs';
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { ScheduleModule } from '@nestjs/schedule';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { OutboxRelay, WebhooksModule } from '../../../src/index.js';
+import { installFailPoints, type Point, type When } from '../../support/fail-points.js';
+import { ChaosBilling } from './billing.js';
+import { ChaosEffects, ChaosHandlers, ChaosRoute, OwnHandler, FormerOwnHandler } from './handlers.js';
+import { chaosSources } from './sources.js';
+
+/** What the supervisor asks for: to stop dead at the nth passing of a point. */
+export interface Ambush {
+  readonly point: Point;
+  readonly when: When;
+  readonly nth: number;
+}
+export type FromReceiver =
+  | { readonly kind: 'ready'; readonly owner: string }
+  | { readonly kind: 'ambushed'; readonly point: Point; readonly when: When };
+
+const env = process.env;
+let ambush: Ambush | undefined;
+let passings = 0;
+
+// Through a pipe of its own and at once: a message of the IPC channel would wait for the event loop, which stops here.
+const tell = (message: FromReceiver) => writeSync(3, `${JSON.stringify(message)}\n`);
+
+installFailPoints((point, when) => {
+  if (ambush === undefined || ambush.point !== point || ambush.when !== when) return undefined;
+  passings += 1;
+  if (passings < ambush.nth) return undefined;
+  tell({ kind: 'ambushed', point, when });
+  // Dead from here on, until the supervisor has looked and kills.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+  return undefined;
+});
+process.on('message', (message: Ambush | 'go on') => {
+  ambush = message === 'go on' ? undefined : message;
+  passings = 0;
+});
+
+@Module({
+  imports: [
+    TypeOrmModule.forRoot({
+      type: 'postgres',
+      url: env.DATABASE_URL!,
+      poolSize: 10,
+      applicationName: env.NAME!,
+      retryAttempts: 100,
+      retryDelay: 200,
+    }),
+    ScheduleModule.forRoot(),
+    WebhooksModule.forRoot({
+      sources: chaosSources(),
+      relay: { pollInterval: env.POLL_MS!, lease: env.LEASE_MS!, shutdownGrace: '10s' },
+      claimTimeout: '5s',
+      retention: false,
+      reconcile: true,
+    }),
+  ],
+  // A rolling deploy has the application of before beside that of now.
+  providers: [ChaosHandlers, ChaosEffects, ChaosBilling, env.BEFORE === '1' ? FormerOwnHandler : OwnHandler],
+  controllers: [ChaosRoute],
+})
+class ChaosReceiver {}
+
+async function adapter() {
+  if (env.HTTP_ADAPTER === 'fastify') {
+    const { FastifyAdapter } = await import('@nestjs/platform-fastify');
+    return new FastifyAdapter();
+  }
+  const { ExpressAdapter } = await import('@nestjs/platform-express');
+  return new ExpressAdapter();
+}
+
+const app = await NestFactory.create(ChaosReceiver, await adapter(), {
+  logger: env.LOG === '1' ? undefined : ['fatal', 'error', 'warn'],
+});
+app.enableShutdownHooks(['SIGTERM'], { useProcessExit: true });
+// A supervisor that has gone leaves no receiver behind.
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+await app.listen(Number(env.PORT), '127.0.0.1');
+tell({ kind: 'ready', owner: app.get(OutboxRelay).owner });

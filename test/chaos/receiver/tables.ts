@@ -1,0 +1,26 @@
+/** What the handlers of a run write: one record for each event, with how often it was applied. */
+export const CHAOS_TABLES = `
+  CREATE TABLE IF NOT EXISTS chaos_record (
+    source        text    NOT NULL,
+    event_id      text    NOT NULL,
+    applied_count integer NOT NULL DEFAULT 1,
+    PRIMARY KEY (source, event_id)
+  );
+  CREATE TABLE IF NOT EXISTS chaos_completion (
+    event_id text    PRIMARY KEY,
+    count    integer NOT NULL DEFAULT 1
+  );
+  CREATE TABLE IF NOT EXISTS chaos_invoice (
+    id    text    PRIMARY KEY,
+    total integer NOT NULL
+  )`;
+
+export const APPLY = `INSERT INTO chaos_record (source, event_id) VALUES ($1, $2)
+  ON CONFLICT (source, event_id) DO UPDATE SET applied_count = chaos_record.applied_count + 1`;
+
+export const COMPLETE = `INSERT INTO chaos_completion (event_id) VALUES ($1)
+  ON CONFLICT (event_id) DO UPDATE SET count = chaos_completion.count + 1`;
+
+/** Not repeat-safe on purpose: a payment that is handled twice shows in the total. */
+export const PAY = `INSERT INTO chaos_invoice (id, total) VALUES ($1, $2)
+  ON CONFLICT (id) DO UPDATE SET total = chaos_invoice.total + EXCLUDED.total`;

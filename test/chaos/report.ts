@@ -1,0 +1,46 @@
+import { cpus } from 'node:os';
+import Table from 'cli-table3';
+import { writeFigures } from '../../scripts/figures.js';
+import type { Verdict } from './check/invariants.js';
+import type { ChaosOptions } from './options.js';
+
+/** Figures that are the largest of their stages, and not their sum. */
+const MAXIMA = new Set(['points', 'longestOverdueMs']);
+
+export function merge(verdicts: readonly Verdict[]): Verdict {
+  const figures: Record<string, number> = {};
+  for (const verdict of verdicts) {
+    for (const [name, value] of Object.entries(verdict.figures)) {
+      const before = figures[name] ?? 0;
+      figures[name] = MAXIMA.has(name) ? Math.max(before, value) : before + value;
+    }
+  }
+  const faults = verdicts.flatMap((verdict, n) => verdict.faults.map((fault) => `stage ${n + 1}: ${fault}`));
+  return { figures, faults };
+}
+
+export function print({ json, seed, adapter }: ChaosOptions, verdict: Verdict, seconds: number): void {
+  if (json) {
+    console.log(JSON.stringify({ seed, adapter, seconds, ...verdict }));
+    return;
+  }
+  const table = new Table({ colAligns: ['left', 'right'], style: { head: [], border: [] } });
+  for (const [name, value] of Object.entries(verdict.figures)) table.push([name, value.toLocaleString('en')]);
+  console.log(table.toString());
+  for (const fault of verdict.faults) console.log(fault);
+  console.log(`seed ${seed}, ${adapter}, ${seconds} s: ${verdict.faults.length === 0 ? 'passed' : 'FAILED'}`);
+}
+
+/** Puts the figures where readers find them, with when and on what they were had. */
+export function record({ seed, adapter, stages }: ChaosOptions, { figures, faults }: Verdict): void {
+  const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
+  const rows = Object.entries(figures).map(([name, value]) => `| ${name} | ${value.toLocaleString('en')} |`);
+  writeFigures('docs/reliability.md', 'chaos', [
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine}; seed ${seed}, ${adapter}, ${stages.length} stages: ` +
+      (faults.length === 0 ? 'passed.' : `**${faults.length} faults**.`),
+    '',
+    '| figure | value |',
+    '| --- | ---: |',
+    ...rows,
+  ]);
+}

@@ -1,0 +1,53 @@
+import { randomUUID } from 'node:crypto';
+import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { transformFile, type Options } from '@swc/core';
+
+/** The repository. */
+export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+
+const SWC: Options = {
+  jsc: {
+    target: 'es2023',
+    parser: { syntax: 'typescript', decorators: true },
+    transform: { legacyDecorator: true, decoratorMetadata: true },
+    keepClassNames: true,
+  },
+  module: { type: 'es6' },
+  sourceMaps: false,
+  swcrc: false,
+};
+const FOLDERS = ['src', 'migrations', 'examples/support', 'test/chaos', 'test/support'];
+
+/** The project as plain JavaScript: a process that is to be started hundreds of times must not compile it each time. */
+export interface Build {
+  /** The compiled file of a source file, named from the repository's root. */
+  path(source: string): string;
+  remove(): Promise<void>;
+}
+
+/** @param from where the sources are; the modules of `node_modules` are the repository's in any case */
+export async function build(from = ROOT): Promise<Build> {
+  // Below the repository, so that imports of packages are found.
+  const out = join(ROOT, 'dist', `chaos-${randomUUID().slice(0, 8)}`);
+  for (const folder of FOLDERS) {
+    const entries = await readdir(join(from, folder), { recursive: true, withFileTypes: true });
+    const files = entries
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name));
+    for (const file of files) await compile(file, join(out, file.slice(from.length)));
+  }
+  return {
+    path: (source) => join(out, source.replace(/\.ts$/, '.js')),
+    remove: () => rm(out, { recursive: true, force: true }),
+  };
+}
+
+async function compile(file: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  if (!file.endsWith('.ts')) return cp(file, to);
+  if (file.endsWith('.d.ts') || file.endsWith('.spec.ts')) return;
+  const { code } = await transformFile(file, SWC);
+  await writeFile(to.replace(/\.ts$/, '.js'), code);
+}

@@ -1,0 +1,215 @@
+/** One replacement in a source file; the text must be there exactly once. */
+export interface Edit {
+  readonly file: string;
+  readonly find: string;
+  readonly replace: string;
+}
+
+/** A fault to plant, and the test that must catch it. */
+export interface Mutant {
+  readonly name: string;
+  readonly edits: readonly Edit[];
+  readonly spec: string;
+  /** A part of the test's full name. */
+  readonly test: string;
+}
+
+const edit = (file: string, find: string, replace: string): Edit => ({ file, find, replace });
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: 'no SKIP LOCKED in the lease',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        'ORDER BY due_at LIMIT n.max_rows\n            FOR UPDATE SKIP LOCKED',
+        'ORDER BY due_at LIMIT n.max_rows\n            FOR UPDATE',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'passes over a row that is locked',
+  },
+  {
+    name: 'no fence',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        "const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
+        'const FENCE = `o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`;',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'lets nothing through that a process does whose lease has ended',
+  },
+  {
+    name: 'a fence of id and attempt alone, without holder and state',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        "const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
+        'const FENCE = `o.id = $1 AND o.attempt = $2 AND $3::uuid IS NOT NULL`;',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'refuses a second settle of one attempt',
+  },
+  {
+    name: 'a settle that the fence refused is taken for one that went through',
+    edits: [
+      edit(
+        'src/outbox/handler.runner.ts',
+        'if (!settled) throw new LeaseLost();\n    const passed',
+        'const passed',
+      ),
+    ],
+    spec: 'test/integration/relay.spec.ts',
+    test: 'a handler that ends after its lease was taken commits nothing',
+  },
+  {
+    name: 'a COMMIT whose tag is not looked at',
+    edits: [
+      edit(
+        'src/storage/user.transaction.ts',
+        "if (answer.command !== 'COMMIT') {",
+        "if (answer.command === 'nothing') {",
+      ),
+    ],
+    spec: 'test/integration/commit-in-doubt.spec.ts',
+    test: 'with ROLLBACK, since a query failed and nobody said so',
+  },
+  {
+    name: 'the attempt is not counted at the lease',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        'SET attempt = o.attempt + CASE WHEN due.exhausted OR due.moves THEN 0 ELSE 1 END,',
+        'SET attempt = o.attempt,',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'R19 counts the attempt before the run',
+  },
+  {
+    name: 'the clock of the process decides what is due',
+    edits: [
+      edit(
+        'src/storage/outbox.store.ts',
+        'await manager.query(LEASE_DUE, [',
+        "await manager.query(LEASE_DUE.replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
+      ),
+    ],
+    spec: 'test/integration/relay.spec.ts',
+    test: 'case 23 the database’s clock alone decides a process whose clock is',
+  },
+  {
+    name: 'select, then insert',
+    edits: [
+      edit(
+        'src/storage/claim.sql.ts',
+        'FROM input WHERE NOT (known AND refuse_known)\n     ORDER BY nth\n        ON CONFLICT DO NOTHING',
+        'FROM input i WHERE NOT (known AND refuse_known) AND NOT EXISTS (SELECT FROM webhook_claim w\n' +
+          '     WHERE w.source = i.source AND w.tenant = i.tenant AND w.event_id = i.event_id)',
+      ),
+    ],
+    spec: 'test/integration/claim.spec.ts',
+    test: 'one that waits for another transaction wins when that rolls back, and does not when it commits',
+  },
+  {
+    name: 'the acknowledgement comes after the processing',
+    edits: [
+      edit(
+        'src/inbox/event.dispatcher.ts',
+        "if (source.retries === 'provider') return this.providerRetries",
+        'return this.providerRetries',
+      ),
+    ],
+    spec: 'test/e2e/own-retries.spec.ts',
+    test: 'R20 the answer comes before the handler ends',
+  },
+  {
+    name: 'dedupe before verification',
+    edits: [
+      edit(
+        'src/inbox/inbox.ts',
+        'return await this.verifier.verify(source, request);',
+        `await this.dispatcher
+        .dispatch({ source, request, body: new BodyReader(request.rawBody), tenant: '', verifiedBy: '', stale: false, skewMs: 0 })
+        .catch(() => undefined);
+      return await this.verifier.verify(source, request);`,
+      ),
+      edit(
+        'src/inbox/inbox.ts',
+        "import type { Verdict } from './verdict.js';",
+        "import type { Verdict } from './verdict.js';\nimport { BodyReader } from '../core/body.js';",
+      ),
+    ],
+    spec: 'test/e2e/verification.spec.ts',
+    test: 'R09 an unauthenticated caller cannot put ids into the table',
+  },
+  {
+    name: 'parsing before verification',
+    edits: [
+      edit(
+        'src/http/signature.guard.ts',
+        'const verified = await this.inbox.verify(',
+        'JSON.parse(this.rawBody(source, request).toString());\n    const verified = await this.inbox.verify(',
+      ),
+    ],
+    spec: 'test/e2e/verification.spec.ts',
+    test: 'does not parse before it verifies',
+  },
+  {
+    name: 'no claim: each delivery is an event of its own',
+    edits: [
+      edit(
+        'src/storage/claim.sql.ts',
+        'SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
+        'SELECT source, tenant, event_id || id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
+      ),
+    ],
+    spec: 'test/e2e/dedupe.spec.ts',
+    test: 'R02 a known event is answered 200 at once, and no work is owed for it',
+  },
+  {
+    name: 'the claim is kept as handled after a failure',
+    edits: [
+      edit(
+        'src/outbox/handler.runner.ts',
+        "if (await this.isCommitted(row, error)) return this.ended(row, { outcome: 'done', wake: true });",
+        "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', wake: true });",
+      ),
+    ],
+    spec: 'test/integration/claim.spec.ts',
+    test: 'case 2 R13 R35 a first delivery that fails leaves nothing that stops the second',
+  },
+  {
+    name: 're-serialised bytes',
+    edits: [
+      edit(
+        'src/http/signature.guard.ts',
+        "if (body !== undefined && 'bytes' in body) return body.bytes;",
+        "if (body !== undefined && 'bytes' in body) return Buffer.from(JSON.stringify(JSON.parse(String(body.bytes))));",
+      ),
+    ],
+    spec: 'test/e2e/adapter-matrix.spec.ts',
+    test: 'case 6: content type application/json keeps the signed bytes of',
+  },
+  {
+    name: 'attempts start anew when a row is revived',
+    edits: [
+      edit(
+        'src/storage/claim.sql.ts',
+        'attempt_base = attempt, settled_at = NULL, reason = NULL,',
+        'attempt = 0, attempt_base = 0, settled_at = NULL, reason = NULL,',
+      ),
+    ],
+    spec: 'test/integration/claim.spec.ts',
+    test: 'R06 case 37 a redelivery of a dead event gives its dead handler rows new attempts, once',
+  },
+  {
+    name: 'an idempotency key that changes with the attempt',
+    edits: [edit('src/outbox/effect.runner.ts', 'key: row.id,', 'key: `${row.id}-${row.attempt}`,')],
+    spec: 'test/integration/relay.spec.ts',
+    test: 'case 11 each attempt of an effect sees the bytes that were enqueued, under the same key',
+  },
+];

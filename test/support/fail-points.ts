@@ -1,0 +1,197 @@
+import { Client } from 'pg';
+import { Inbox } from '../../src/inbox/inbox.js';
+import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
+import {
+  BEGIN_EFFECT,
+  ENQUEUE,
+  FAIL,
+  KEEP_RESULT,
+  LEASE_ALONE,
+  LEASE_DUE,
+  LEASE_EVENT,
+  RELEASE,
+  RENEW,
+  SETTLE,
+  SETTLE_MANY,
+} from '../../src/storage/outbox.sql.js';
+
+/** Statements that are fail points wherever they are sent from. */
+const STATEMENTS: Readonly<Record<string, string>> = {
+  claim: CLAIM,
+  duplicate: DUPLICATES,
+  lease: LEASE_DUE,
+  'lease of a row alone': LEASE_ALONE,
+  'lease of a redelivery': LEASE_EVENT,
+  enqueue: ENQUEUE,
+  failure: FAIL,
+  'begin of an effect': BEGIN_EFFECT,
+  'result of an effect': KEEP_RESULT,
+  renewal: RENEW,
+  release: RELEASE,
+  'settle of a batch': SETTLE_MANY,
+};
+const NAME_OF = new Map(Object.entries(STATEMENTS).map(([name, sql]) => [sql, name]));
+
+/** Places on the way of a webhook; each can be hit before and after what it names. */
+export const POINTS = [
+  'verification',
+  'dispatch',
+  ...Object.keys(STATEMENTS),
+  'settle of a handler',
+  'settle of an effect',
+  'begin of a claim',
+  'begin of a run',
+  'commit of a claim',
+  'commit of an inline claim',
+  'commit of a handler',
+  'commit of a completion',
+  'business record',
+  'call of an effect',
+] as const;
+export type Point = string;
+export type When = 'before' | 'after';
+
+/** What a fail point can do where it stands. */
+export const FAULTS = ['throw', 'cut', '40001', '40P01', '57014', '25006', 'stall'] as const;
+export type Fault = (typeof FAULTS)[number];
+
+/** Told at each passing of a point; what it returns happens there. */
+export type OnPoint = (point: Point, when: When) => Fault | undefined;
+
+let onPoint: OnPoint | undefined;
+let stallMs = 1_000;
+let installed = false;
+
+/**
+ * Puts fail points on the way of a webhook: around the statements, in the pg client, and around methods. They are put there from
+ * outside, so that the package itself has none.
+ * @param stall how long `stall` holds: longer than a lease
+ */
+export function installFailPoints(hook: OnPoint, stall = 1_000): void {
+  onPoint = hook;
+  stallMs = stall;
+  if (installed) return;
+  installed = true;
+  wrapQueries();
+  wrapMethod(Inbox.prototype, 'verify', 'verification');
+  wrapMethod(Inbox.prototype, 'answer', 'dispatch');
+}
+
+/** Nothing is told any more, and nothing fails. */
+export function removeFailPoints(): void {
+  onPoint = undefined;
+}
+
+/** A fail point in a test's own code, around what is outside of the package: a handler's write, an effect's call. */
+export async function passing<T>(point: Point, work: () => Promise<T>): Promise<T> {
+  await inCode(onPoint?.(point, 'before'));
+  const result = await work();
+  await inCode(onPoint?.(point, 'after'));
+  return result;
+}
+
+type Query = (this: Client, ...args: unknown[]) => Promise<unknown>;
+
+/** Where a connection is: which points its transaction has passed. */
+const inTransaction = new WeakMap<Client, Set<Point>>();
+/** Effects with a completion, by their outbox ids: their settle is in its transaction. */
+const completed = new Set<unknown>();
+
+function wrapQueries(): void {
+  const original = Reflect.get(Client.prototype, 'query') as Query;
+  const wrapped: Query = function (this: Client, ...args: unknown[]) {
+    const [text] = args;
+    const isPromised = typeof text === 'string' && typeof args.at(-1) !== 'function';
+    const point =
+      isPromised && onPoint !== undefined ? pointOf(this, text, args[1] as unknown[] | undefined) : undefined;
+    if (point === undefined) return original.apply(this, args);
+    return around(
+      this,
+      point,
+      () => original.apply(this, args),
+      (sql) => original.call(this, sql),
+    );
+  };
+  Client.prototype.query = wrapped as unknown as Client['query'];
+}
+
+function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | undefined {
+  const seen = inTransaction.get(client);
+  if (text.startsWith('START TRANSACTION')) {
+    const begun = beginOf(text);
+    inTransaction.set(client, new Set(begun === undefined ? [] : [begun]));
+    return begun;
+  }
+  if (text === 'COMMIT' || text === 'ROLLBACK') {
+    inTransaction.delete(client);
+    return text === 'COMMIT' ? commitOf(seen) : undefined;
+  }
+  const name = text === SETTLE ? settleOf(seen, id) : NAME_OF.get(text);
+  if (name === 'result of an effect') completed.add(id);
+  if (name !== undefined) seen?.add(name);
+  return name;
+}
+
+function beginOf(text: string): Point | undefined {
+  if (text.includes('SET LOCAL statement_timeout')) return 'begin of a run';
+  return text.includes('SET LOCAL lock_timeout') ? 'begin of a claim' : undefined;
+}
+
+function settleOf(seen: Set<Point> | undefined, id: unknown): Point {
+  return seen === undefined || completed.has(id) ? 'settle of an effect' : 'settle of a handler';
+}
+
+function commitOf(seen: Set<Point> | undefined): Point | undefined {
+  if (seen === undefined) return undefined;
+  if (seen.has('claim'))
+    return seen.has('begin of a run') ? 'commit of an inline claim' : 'commit of a claim';
+  if (seen.has('settle of an effect')) return 'commit of a completion';
+  return seen.has('settle of a handler') || seen.has('settle of a batch') ? 'commit of a handler' : undefined;
+}
+
+async function around(
+  client: Client,
+  point: Point,
+  send: () => Promise<unknown>,
+  sendOther: (sql: string) => Promise<unknown>,
+): Promise<unknown> {
+  await onConnection(client, onPoint?.(point, 'before'), sendOther);
+  const result = await send();
+  await onConnection(client, onPoint?.(point, 'after'), sendOther);
+  return result;
+}
+
+async function onConnection(
+  client: Client,
+  fault: Fault | undefined,
+  send: (sql: string) => Promise<unknown>,
+): Promise<void> {
+  if (fault === undefined || fault === 'throw' || fault === 'stall') return inCode(fault);
+  if (fault === 'cut') {
+    // The socket, not the client: whoever uses it has to find out.
+    socketOf(client).destroy();
+    throw new Error('Connection terminated unexpectedly');
+  }
+  // From the server itself, so that the transaction is really lost.
+  await send(`DO $$ BEGIN RAISE EXCEPTION 'a planted fault' USING ERRCODE = '${fault}'; END $$`);
+}
+
+async function inCode(fault: Fault | undefined): Promise<void> {
+  if (fault === undefined) return;
+  if (fault === 'stall') return new Promise((resolve) => setTimeout(resolve, stallMs));
+  throw Object.assign(new Error('a planted fault'), /^\d/.test(fault) ? { code: fault } : {});
+}
+
+function socketOf(client: Client): { destroy(): void } {
+  return (client as Client & { readonly connection: { readonly stream: { destroy(): void } } }).connection
+    .stream;
+}
+
+function wrapMethod<T extends object>(prototype: T, name: keyof T & string, point: Point): void {
+  const original = prototype[name] as (...args: unknown[]) => unknown;
+  Object.assign(prototype, {
+    async [name](this: T, ...args: unknown[]) {
+      return passing(point, async () => original.apply(this, args));
+    },
+  });
+}
