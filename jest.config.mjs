@@ -16,7 +16,7 @@ export default {
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
-  testTimeout: 30_000,
+  testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',
   globalSetup: '<rootDir>/test/support/global-setup.mjs',

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { DASHBOARD_PATH } from './receiver/dashboard.js';
 import { Random } from './sender/random.js';
 import { faults, isClean, report } from './sender/report.js';
 import { Sender } from './sender/sender.js';
@@ -47,6 +48,7 @@ async function run(once: boolean, seed: number): Promise<number> {
     WEBHOOK_SOURCES_FILE: '',
   });
   say(`The receiver serves ${origin}/webhooks/:source and logs to ${logFile}. Seed: ${seed}`);
+  if (!once) say(`Look at it work: ${origin}/${DASHBOARD_PATH}`);
 
   const sender = new Sender(origin, postgres.url, sink, new Random(seed), say);
   const outcome = await Promise.race([sender.run(), receiver.failed()]);
@@ -54,7 +56,9 @@ async function run(once: boolean, seed: number): Promise<number> {
   for (const fault of faults(outcome)) say(fault);
   if (once) return isClean(outcome) ? 0 : 1;
 
-  say(`\nThe receiver stays up until Ctrl-C. Try it:\n\n${curlCommands(origin)}\n`);
+  say(
+    `\nThe receiver stays up until Ctrl-C, its dashboard too: ${origin}/${DASHBOARD_PATH}. Try it:\n\n${curlCommands(origin)}\n`,
+  );
   return receiver.failed();
 }
 

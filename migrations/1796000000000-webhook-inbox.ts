@@ -1,4 +1,5 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
+import { DESK_TABLES, DESK_TABLE_NAMES } from './desk.tables.js';
 
 /**
  * Tables of the inbox. Each statement may run twice. No CREATE INDEX CONCURRENTLY: it fails inside a transaction.
@@ -12,6 +13,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
  * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key.
  * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
  * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
+ * - those of the operator's desk: see `desk.tables`.
  */
 export class WebhookInbox1796000000000 implements MigrationInterface {
   readonly name = 'WebhookInbox1796000000000';
@@ -66,6 +68,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         revived      boolean     NOT NULL DEFAULT false,
         reconciled   boolean     NOT NULL DEFAULT false,
         waits        boolean     NOT NULL DEFAULT false,
+        alone        boolean     NOT NULL DEFAULT false,
         kind         text        NOT NULL CHECK (kind IN ('handler', 'effect')),
         state        text        NOT NULL DEFAULT 'pending'
                      CHECK (state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')),
@@ -86,7 +89,11 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     // The lease: one range scan for each name that a process knows, in the order of due times.
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_due ON webhook_outbox (name, due_at)
-        WHERE state = 'pending' AND NOT waits`);
+        WHERE state = 'pending' AND NOT waits AND NOT alone`);
+    // Rows with an attempt that never ended: a lane of their own, one at a time in each process.
+    await runner.query(`
+      CREATE INDEX IF NOT EXISTS webhook_outbox_alone ON webhook_outbox (due_at)
+        WHERE state = 'pending' AND NOT waits AND alone`);
     // Order per key: at most one row of a key is in the index above; the others wait their turn out of its sight, so that a hot
     // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own.
     await runner.query(`
@@ -104,6 +111,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         WHERE event_id IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_dead ON webhook_outbox (settled_at) WHERE state = 'dead'`);
+    await runner.query(
+      `CREATE INDEX IF NOT EXISTS webhook_outbox_parked ON webhook_outbox (id) WHERE state = 'parked'`,
+    );
     // Effects that belong to no event are pruned by the time they were settled.
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_settled ON webhook_outbox (settled_at)
@@ -180,6 +190,8 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         PRIMARY KEY (outbox_id, effect, generation)
       )`);
 
+    for (const statement of DESK_TABLES) await runner.query(statement);
+
     // A queue table is mostly dead rows between vacuums; the defaults (20 % of the table) let a lease scan wade through them.
     for (const table of ['webhook_outbox', 'webhook_outbox_data']) {
       await runner.query(`
@@ -229,7 +241,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
 
   async down(runner: QueryRunner): Promise<void> {
     await runner.query(`DROP VIEW IF EXISTS webhook_event`);
-    for (const table of TABLES) {
+    for (const table of [...DESK_TABLE_NAMES, ...TABLES]) {
       await runner.query(`DROP TABLE IF EXISTS webhook_${table}`);
     }
   }

@@ -48,7 +48,7 @@ const REQUIREMENTS: Readonly<Record<string, string>> = {
 export function coverage(root: string): Map<string, string[]> {
   const covered = new Map(Object.keys(REQUIREMENTS).map((id) => [id, [] as string[]]));
   const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.spec.ts'))
+    .filter((file) => /\.(spec|browser)\.ts$/.test(file))
     .sort();
   for (const file of files) {
     const source = readFileSync(join(root, 'test', file), 'utf8');

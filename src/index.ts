@@ -40,6 +40,8 @@ export { OutboxRelay } from './outbox/outbox.relay.js';
 export type { TickReport } from './outbox/tick.report.js';
 export { Parked } from './operator/parked.js';
 export { Pauses } from './operator/pauses.js';
+export type { BulkOptions } from './operator/bulk.options.js';
+export type { ForwardOptions, ForwardReport, NotForwarded } from './operator/forwarder.js';
 export { Replays } from './operator/replays.js';
 export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replays.js';
 export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay.planner.js';
@@ -52,6 +54,17 @@ export type { Decider } from './operator/revivals.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { EventCriteria } from './storage/replay.store.js';
+export { Inspector } from './operator/inspector.js';
+export type {
+  InspectedEvent,
+  InspectedInstance,
+  InspectedRelays,
+  InspectedSecret,
+  InspectedSource,
+} from './operator/inspector.js';
+export { Operator } from './operator/operator.js';
+export { Stats } from './operator/stats.js';
+export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
 export { outsideTransaction } from './storage/user.transaction.js';
 
@@ -64,6 +77,7 @@ export {
   ConfigurationError,
   EffectKeyRequired,
   EventIdUnusable,
+  InputRefused,
   PermanentError,
   RetryAfter,
   SignatureRejection,
@@ -72,6 +86,7 @@ export {
 export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
+  AlertOptions,
   BusinessRecord,
   BusinessRecordPolicy,
   EffectOptions,
@@ -83,6 +98,7 @@ export type {
   ProbeAnswer,
   ProbeContext,
   SkipStale,
+  RejectionOptions,
   RelayOptions,
   RetentionOptions,
   RetryOptions,

@@ -13,6 +13,7 @@ import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
 import { resolveOptions } from './core/resolve-options.js';
+import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { BackfillExplorer } from './handlers/backfill.explorer.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
@@ -40,6 +41,8 @@ import { Rejections } from './inbox/rejections.js';
 import { StartupReconciler } from './inbox/startup.reconciler.js';
 import { LifecycleModule } from './lifecycle.module.js';
 import { Erasure } from './operator/erasure.js';
+import { Forwarder } from './operator/forwarder.js';
+import { operatorProviders } from './operator/operator.providers.js';
 import { Parked } from './operator/parked.js';
 import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
@@ -157,7 +160,18 @@ const http = [
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
-const operator = [Erasure, Parked, Pauses, ReplayPlanner, Replays, Retention, Revivals];
+const operator = [
+  Erasure,
+  Forwarder,
+  Parked,
+  Pauses,
+  ReplayPlanner,
+  Replays,
+  Retention,
+  Revivals,
+  Tally,
+  ...operatorProviders,
+];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];
 
 /** Receives webhooks. Global: handlers, effects and routes may be in any module. Needs TypeOrmModule and ScheduleModule in the root module. */

@@ -5,6 +5,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { webhookInboxMigrations } from '../../migrations/index.js';
 import { WebhooksModule } from '../../src/index.js';
 import type { Postgres } from '../support/postgres.js';
+import { dashboard } from './dashboard.js';
 import { FirstAttempts } from './first.attempts.js';
 import { ReceivedEvent1796000001000 } from './migrations/1796000001000-received-event.js';
 import { NotifyEffect } from './notify.effect.js';
@@ -31,6 +32,7 @@ export class AppModule {
         }),
         ScheduleModule.forRoot(),
         WebhooksModule.forRoot({ sources: settings.sources }),
+        ...dashboard(settings),
       ],
       providers: [
         { provide: Settings, useValue: settings },

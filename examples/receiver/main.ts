@@ -1,6 +1,7 @@
 import { Logger } from '@nestjs/common';
 import { ConfigurationError } from '../../src/index.js';
 import { startPostgres } from '../support/postgres.js';
+import { DASHBOARD_PATH, dashboard } from './dashboard.js';
 import { serve } from './receiver.js';
 import { readSettings } from './settings.js';
 
@@ -12,7 +13,9 @@ try {
     throw error;
   });
   const names = Object.keys(settings.sources).join(',');
-  new Logger('Receiver').log(`POST ${await app.getUrl()}/webhooks/{${names}}`);
+  const logger = new Logger('Receiver');
+  logger.log(`POST ${await app.getUrl()}/webhooks/{${names}}`);
+  if (dashboard(settings).length > 0) logger.log(`Dashboard: ${await app.getUrl()}/${DASHBOARD_PATH}`);
 } catch (error) {
   const fault = expectedFault(error);
   console.error(fault === undefined ? error : `The receiver did not start.\n${fault}`);

@@ -14,10 +14,13 @@ export class Settings {
     readonly effectUrl: string | undefined,
     /** How many of a hundred events have their first attempt fail on purpose. */
     readonly failFirstPercent: number,
+    /** What the dashboard asks for; without it, it is there for this machine only. */
+    readonly dashboardPassword: string | undefined,
   ) {}
 }
 
 const PORT = 'expected a port between 0 and 65535';
+const PASSWORD = 'expected at least 12 characters';
 const PERCENT = 'expected a whole number between 0 and 100';
 
 const environmentSchema = z.object({
@@ -27,6 +30,7 @@ const environmentSchema = z.object({
   HTTP_ADAPTER: z.enum(['express', 'fastify'], 'expected express or fastify').default('express'),
   WEBHOOK_SOURCES_FILE: z.string().optional(),
   EFFECT_URL: z.url({ protocol: /^https?$/, error: 'expected an http or https URL' }).optional(),
+  DASHBOARD_PASSWORD: z.string().min(12, PASSWORD).optional(),
   FAIL_FIRST_PERCENT: z.coerce.number(PERCENT).int(PERCENT).min(0, PERCENT).max(100, PERCENT).default(0),
 });
 
@@ -49,7 +53,8 @@ export function readSettings(environment: Readonly<Record<string, string | undef
     WEBHOOK_SOURCES_FILE,
     EFFECT_URL,
     FAIL_FIRST_PERCENT,
+    DASHBOARD_PASSWORD,
   } = parsed.data;
   const sources = WEBHOOK_SOURCES_FILE ? sourcesFromFile(WEBHOOK_SOURCES_FILE) : defaultSources();
-  return new Settings(port, HOST, HTTP_ADAPTER, sources, EFFECT_URL, FAIL_FIRST_PERCENT);
+  return new Settings(port, HOST, HTTP_ADAPTER, sources, EFFECT_URL, FAIL_FIRST_PERCENT, DASHBOARD_PASSWORD);
 }

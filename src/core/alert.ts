@@ -51,6 +51,23 @@ export type Alert =
     }
   /** Rows that no running process has a handler or an effect for have waited for an hour. */
   | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
+  /** The most overdue row has been due for `ageMs` milliseconds: too few relays, or none. Told again only after it fell to half. */
+  | { readonly kind: 'backlog'; readonly name: string; readonly ageMs: number; readonly thresholdMs: number }
+  /** `count` requests of the last minute were not believed, here alone: a wrong secret, a proxy that changes bodies, or someone who tries. */
+  | {
+      readonly kind: 'rejection-burst';
+      readonly source: string;
+      readonly count: number;
+      readonly threshold: number;
+    }
+  /** So large a part of the last minutes' deliveries are known events that the dedupe key looks wrong. */
+  | {
+      readonly kind: 'duplicate-ratio';
+      readonly source: string;
+      readonly deliveries: number;
+      readonly duplicates: number;
+      readonly threshold: number;
+    }
   /** A handler used its manager, or started a query, after it had ended; the work was not done. */
   | { readonly kind: 'manager-misused'; readonly name: string; readonly detail: string };
 

@@ -9,9 +9,18 @@ import { WEBHOOKS_OPTIONS } from './tokens.js';
 export class Alerts {
   private readonly logger = new Logger('WebhookInbox');
 
+  private readonly listeners = new Set<(alert: Alert) => void>();
+
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
+  /** Tells `listener` of every alert too; returns what ends it. */
+  listen(listener: (alert: Alert) => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
   raise(alert: Alert): void {
+    for (const listener of this.listeners) listener(alert);
     const { kind, ...facts } = alert;
     const { event, ...flat } = facts as Record<string, unknown> & { event?: Record<string, string> };
     this.logger.warn(logLine(`alert ${kind}`, { ...event, ...(flat as Record<string, string>) }));

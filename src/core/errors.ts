@@ -17,7 +17,8 @@ export type ErrorCode =
   | 'HTTP_FAILED'
   | 'CLAIMS_QUEUED'
   | 'BACKFILL_REFUSED'
-  | 'ERASURE_REFUSED';
+  | 'ERASURE_REFUSED'
+  | 'INPUT_REFUSED';
 
 /** Base of the package's errors: `code` is stable, the message says who, what was expected, what was received and what to do. */
 export class WebhookInboxError extends Error {
@@ -82,6 +83,13 @@ export class EffectKeyRequired extends WebhookInboxError {
       `Effect '${effect}' was enqueued twice with key '${key}' in one run. ` +
         `Give each a key of its own that is the same when the handler runs again: enqueue('${effect}', payload, { key }).`,
     );
+  }
+}
+
+/** What a person or a program asked of the operator cannot be understood; the message says what can. */
+export class InputRefused extends WebhookInboxError {
+  constructor(message: string) {
+    super('INPUT_REFUSED', message);
   }
 }
 

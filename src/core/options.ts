@@ -22,6 +22,10 @@ export interface WebhooksOptions {
   readonly onAlert?: OnAlert;
   /** Number of dead rows at which `onAlert` gets `dead-letters`. @default 10 */
   readonly deadLetterThreshold?: number;
+  /** When `onAlert` gets `backlog`, `rejection-burst` and `duplicate-ratio`. @default { } */
+  readonly alerts?: AlertOptions;
+  /** What is kept of requests that were not believed, besides their counts and an explanation. @default { } */
+  readonly rejections?: RejectionOptions;
   /** Bytes of webhook bodies held in memory at once; above it a request is answered 503. @default 67108864 */
   readonly byteBudget?: number;
   /** Pending rows above which a delivery is answered 503; false for no limit. @default false */
@@ -52,6 +56,24 @@ export interface RelayOptions {
    * @default true: with the settings of the DataSource
    */
   readonly listen?: boolean | { readonly url: string };
+}
+
+/** Thresholds; each alert is told once, and again only after its figure fell to half of it. */
+export interface AlertOptions {
+  /** How long a row may be due before nobody has taken it. @default '5m' */
+  readonly backlogAge?: Duration;
+  /** Rejected requests of one source within a minute, in one process. @default 60 */
+  readonly rejectionsPerMinute?: number;
+  /** Part of a source's deliveries that are known events, over five minutes and at least 100 deliveries. @default 0.9 */
+  readonly duplicateRatio?: number;
+}
+
+export interface RejectionOptions {
+  /**
+   * For how long samples of rejected requests are kept with bytes and signature, so that they can be verified again once a secret
+   * is corrected. They hold whatever was sent, believed or not. @default false: only an explanation is kept
+   */
+  readonly keep?: Duration | false;
 }
 
 export interface RetentionOptions {

@@ -58,6 +58,13 @@ export class RequestHeaders {
     return picked;
   }
 
+  /** All names and values, in lower case, repeats one after the other. */
+  entries(): [string, string][] {
+    return [...this.values].flatMap(([name, values]) =>
+      values.map((value): [string, string] => [name, value]),
+    );
+  }
+
   private add(name: string, value: string): void {
     const key = name.toLowerCase();
     const known = this.values.get(key);

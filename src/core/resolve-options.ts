@@ -24,6 +24,13 @@ export interface ResolvedOptions {
   readonly reconcile: boolean;
   readonly onAlert: OnAlert | undefined;
   readonly deadLetterThreshold: number;
+  readonly alerts: {
+    readonly backlogMs: number;
+    readonly rejections: number;
+    readonly duplicateRatio: number;
+  };
+  /** How long samples keep their bytes, in milliseconds; 0 for never. */
+  readonly keepRejectionsMs: number;
   readonly byteBudget: number;
   readonly maxPending: number | false;
   readonly claimTimeoutMs: number;
@@ -67,6 +74,14 @@ const optionsSchema = z.strictObject({
   reconcile: z.boolean().optional(),
   onAlert: fn<OnAlert>().optional(),
   deadLetterThreshold: count.optional(),
+  alerts: z
+    .strictObject({
+      backlogAge: duration.optional(),
+      rejectionsPerMinute: count.optional(),
+      duplicateRatio: z.number().gt(0).lte(1).optional(),
+    })
+    .optional(),
+  rejections: z.strictObject({ keep: z.union([z.literal(false), duration]).optional() }).optional(),
   byteBudget: count.optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
   claimTimeout: pause.optional(),
@@ -144,6 +159,12 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     reconcile: options.reconcile ?? true,
     onAlert: options.onAlert,
     deadLetterThreshold: options.deadLetterThreshold ?? 10,
+    alerts: {
+      backlogMs: toMs(options.alerts?.backlogAge ?? '5m')!,
+      rejections: options.alerts?.rejectionsPerMinute ?? 60,
+      duplicateRatio: options.alerts?.duplicateRatio ?? 0.9,
+    },
+    keepRejectionsMs: options.rejections?.keep ? toMs(options.rejections.keep)! : 0,
     byteBudget: options.byteBudget ?? 64 * 1024 * 1024,
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,

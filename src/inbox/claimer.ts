@@ -6,6 +6,7 @@ import { byKey, keyText } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
@@ -52,6 +53,7 @@ export class Claimer {
     private readonly registry: HandlerRegistry,
     private readonly orderKeys: OrderKeys,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -154,7 +156,9 @@ export class Claimer {
       })),
     );
     for (const [index, { conflict }] of results.entries()) {
-      if (conflict) this.tellConflict(lost[index]!.event, 'other-bytes');
+      const { event } = lost[index]!;
+      if (conflict) this.tellConflict(event, 'other-bytes');
+      this.tally.duplicate(event);
     }
     return results.map(({ revived }) => revived);
   }

@@ -18,10 +18,13 @@ export type Verified =
 /** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
 @Injectable()
 export class DeliveryVerifier {
-  /** @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws */
-  async verify(source: Source, request: WebhookRequest): Promise<Verified> {
+  /**
+   * @param nowMs the moment the window is judged by: that of arrival, for a request that is looked at again
+   * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws
+   */
+  async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
     const { secrets, tenant } = await secretsOf(source, request);
-    const outcome = await checkSignature(source, request, secrets);
+    const outcome = await checkSignature(source, request, secrets, nowMs);
     const answer = await this.handshake(source, request, secrets, outcome);
     if (answer !== undefined) return { kind: 'handshake', answer };
     if (outcome instanceof SignatureRejection) throw outcome;
@@ -87,6 +90,7 @@ async function checkSignature(
   source: Source,
   request: WebhookRequest,
   secrets: readonly string[],
+  nowMs: number,
 ): Promise<VerifiedSignature | SignatureRejection> {
   if (secrets.length === 0) {
     return new SignatureRejection(
@@ -95,7 +99,7 @@ async function checkSignature(
     );
   }
   try {
-    return await verifySignature(source.provider, request, secrets, source.toleranceMs, Date.now());
+    return await verifySignature(source.provider, request, secrets, source.toleranceMs, nowMs);
   } catch (error) {
     if (error instanceof SignatureRejection) return error;
     // A provider of the application's own may throw anything; what is not verified is rejected.
@@ -106,6 +110,6 @@ async function checkSignature(
 }
 
 /** Tells secrets apart in a table without giving one away: 24 bits of a hash. */
-function fingerprint(secret: string): string {
+export function fingerprint(secret: string): string {
   return createHash('sha256').update(`webhook-inbox:${secret}`).digest('hex').slice(0, 6);
 }

@@ -6,6 +6,7 @@ import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
@@ -39,6 +40,7 @@ export class EventDispatcher {
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
     private readonly backlog: Backlog,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -91,6 +93,15 @@ export class EventDispatcher {
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
   private async decide(
+    delivery: VerifiedDelivery,
+    each: (event: IncomingEvent) => Promise<Verdict | undefined>,
+  ): Promise<Verdict> {
+    return this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
+      this.decideUncounted(delivery, each),
+    );
+  }
+
+  private async decideUncounted(
     delivery: VerifiedDelivery,
     each: (event: IncomingEvent) => Promise<Verdict | undefined>,
   ): Promise<Verdict> {

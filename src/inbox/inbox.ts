@@ -66,7 +66,7 @@ export class Inbox {
     try {
       return await this.verifier.verify(source, request);
     } catch (error) {
-      if (error instanceof SignatureRejection) return this.refused(source, error);
+      if (error instanceof SignatureRejection) return this.refused(source, error, request);
       const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
       this.logger.error(logLine(text, { source: source.name }));
       return ANSWERS.unavailable;
@@ -87,8 +87,8 @@ export class Inbox {
     }
   }
 
-  private refused(source: Source, { reason, message }: SignatureRejection): Answer {
-    this.rejections.add(source.name, reason, message);
+  private refused(source: Source, { reason, message }: SignatureRejection, request?: WebhookRequest): Answer {
+    this.rejections.add(source.name, reason, message, request);
     // The only reason that another try can cure: a 401 would end the retries of a genuine event.
     if (reason === 'key-unavailable') return ANSWERS.unavailable;
     return source.provider.refusal ?? ANSWERS.unauthorized;

@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { errorText, logLine } from '../core/log.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
@@ -51,6 +52,7 @@ export class InlineDispatcher {
     private readonly runner: HandlerRunner,
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
   ) {}
 
   async dispatch(
@@ -113,6 +115,7 @@ export class InlineDispatcher {
       const { outcome } = await this.runner.within(transaction, row, work.code, signal);
       await transaction.query('RELEASE SAVEPOINT webhook_inline');
       this.logger.log(logLine(`${outcome} inline`, rowFacts(row)));
+      if (outcome === 'done') this.tally.add(source.name, 'handled');
       return outcome;
     } catch (error) {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.

@@ -14,7 +14,7 @@ import type { IncomingEvent } from './delivery.js';
 import type { Verdict } from './verdict.js';
 
 /** What a delivery may run of an event: its fresh rows, or those a redelivery takes over. */
-export interface Taken extends LeaseResult {
+export interface Taken extends Omit<LeaseResult, 'moved'> {
   readonly won: boolean;
   /** Rows that another process runs right now. */
   readonly busy: number;
@@ -128,6 +128,7 @@ function leasedRow(event: IncomingEvent, row: NewHandlerRow, owner: string, rece
     tries: 1,
     lost: 0,
     wasLost: false,
+    alone: false,
     generation: 0,
     begun: false,
     ageMs: 0,

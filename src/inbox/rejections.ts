@@ -1,20 +1,55 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { logLine } from '../core/log.js';
+import type { WebhookRequest } from '../core/request.js';
+import { Tally } from '../core/tally.js';
+
+/** A rejected request that is worth an explanation. */
+export interface RejectionSample {
+  readonly at: Date;
+  readonly source: string;
+  readonly reason: string;
+  readonly detail: string;
+  readonly request: WebhookRequest;
+}
 
 const LOG_EVERY_MS = 1_000;
+/** Samples that wait for their explanation, and how large each may be: anyone can send junk. */
+const MAX_SAMPLES = 20;
+const MAX_SAMPLE_BYTES = 256 * 1024;
+
+interface Entry {
+  count: number;
+  unlogged: number;
+  loggedAt: number;
+  sampledAt: number;
+}
 
 /** Counts requests that were not believed, by source and reason, and logs them at a bounded rate: anyone can send junk. */
 @Injectable()
 export class Rejections {
   private readonly logger = new Logger('WebhookInbox');
-  private readonly counted = new Map<string, { count: number; unlogged: number; loggedAt: number }>();
+  private readonly counted = new Map<string, Entry>();
+  private samples: RejectionSample[] = [];
+  private sampleEveryMs = LOG_EVERY_MS;
 
-  /** @param source name of a configured source, or '' for what reached none */
-  add(source: string, reason: string, detail: string): void {
+  constructor(private readonly tally: Tally) {}
+
+  /**
+   * @param source name of a configured source, or '' for what reached none
+   * @param request set where the signature was looked at, so that a sample of it can be explained later
+   */
+  add(source: string, reason: string, detail: string, request?: WebhookRequest): void {
     const key = JSON.stringify([source, reason]);
-    const entry = this.counted.get(key) ?? { count: 0, unlogged: 0, loggedAt: -Infinity };
+    const entry = this.counted.get(key) ?? {
+      count: 0,
+      unlogged: 0,
+      loggedAt: -Infinity,
+      sampledAt: -Infinity,
+    };
     entry.count += 1;
     this.counted.set(key, entry);
+    this.tally.add(source, `rejected:${reason}`);
+    if (request !== undefined) this.sample(entry, { at: new Date(), source, reason, detail, request });
     if (performance.now() - entry.loggedAt < LOG_EVERY_MS) {
       entry.unlogged += 1;
       return;
@@ -31,5 +66,24 @@ export class Rejections {
       const [source, reason] = JSON.parse(key) as [string, string];
       return { source, reason, count };
     });
+  }
+
+  /** How far apart the samples of one source and reason are, in milliseconds. 0 takes all there is room for. */
+  sampleEvery(ms: number): void {
+    this.sampleEveryMs = ms;
+  }
+
+  /** The samples since the last call. */
+  takeSamples(): RejectionSample[] {
+    const samples = this.samples;
+    this.samples = [];
+    return samples;
+  }
+
+  private sample(entry: Entry, sample: RejectionSample): void {
+    if (this.samples.length >= MAX_SAMPLES || sample.request.rawBody.length > MAX_SAMPLE_BYTES) return;
+    if (performance.now() - entry.sampledAt < this.sampleEveryMs) return;
+    entry.sampledAt = performance.now();
+    this.samples.push(sample);
   }
 }

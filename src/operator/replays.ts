@@ -1,9 +1,9 @@
-import { setTimeout } from 'node:timers/promises';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
 import { uuidV7 } from '../core/outbox-id.js';
+import { pause } from '../core/pause.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { OwedRows } from '../inbox/owed.rows.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -11,6 +11,8 @@ import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
 import { ReplayStore, type EventCriteria } from '../storage/replay.store.js';
+import type { BulkOptions } from './bulk.options.js';
+import { Forwarder, type ForwardOptions, type ForwardReport } from './forwarder.js';
 import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
 
 /** Events named one by one, or by what they have in common, `limit` at most. */
@@ -18,20 +20,9 @@ export type ReplaySelection =
   | { readonly events: readonly EventKey[] }
   | (EventCriteria & { /** @default 1000 */ readonly limit?: number });
 
-export interface ReplayOptions {
-  /** Who asks for it; kept with the replay. */
-  readonly by: string;
-  /** Why; kept with the replay. */
-  readonly reason: string;
+export interface ReplayOptions extends BulkOptions<ReplayReport> {
   /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
   readonly refire?: readonly string[];
-  /** Events a second at most. @default no limit */
-  readonly perSecond?: number;
-  /** Id of a replay that was interrupted: events that it has taken are left out. @default a new one */
-  readonly id?: string;
-  readonly onProgress?: (report: ReplayReport) => void;
-  /** Stops between two events. */
-  readonly signal?: AbortSignal;
 }
 
 export interface ReplayReport {
@@ -62,6 +53,7 @@ export class Replays {
     private readonly store: ReplayStore,
     private readonly owedRows: OwedRows,
     private readonly planner: ReplayPlanner,
+    private readonly forwarder: Forwarder,
     private readonly wakeUp: WakeUp,
   ) {}
 
@@ -106,6 +98,21 @@ export class Replays {
     return { id, replayed, skipped, refused };
   }
 
+  /**
+   * Sends the stored bytes and headers of a selection on to another URL, byte for byte; nothing changes here. A receiver that
+   * verifies needs the signature's header: have the source keep it (`keepHeaders`). An event of a batch is sent as its own part of
+   * the body, which no signature covers.
+   * @throws DestinationRefused for a URL that is not https to a public address, unless `allow` opens it
+   */
+  async forward(
+    selection: ReplaySelection,
+    url: string | URL,
+    options: ForwardOptions,
+  ): Promise<ForwardReport> {
+    const id = options.id ?? uuidV7();
+    return this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
+  }
+
   private async replay(
     key: EventKey,
     replayId: string,
@@ -148,8 +155,4 @@ export class Replays {
     const { limit = DEFAULT_LIMIT, ...criteria } = selection;
     return this.store.select(this.dataSource.manager, criteria, limit, replayId);
   }
-}
-
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  await setTimeout(ms, undefined, { signal }).catch(() => undefined);
 }

@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { logLine } from '../core/log.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { BatchEvent } from '../handlers/context.js';
 import type { Handler } from '../handlers/handler.registry.js';
@@ -42,6 +43,7 @@ export class BatchRunner {
     private readonly failures: FailureSettler,
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
+    private readonly tally: Tally,
   ) {}
 
   /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
@@ -94,6 +96,8 @@ export class BatchRunner {
         this.settled(transaction, handler, items, either, outcomes),
       );
       this.wakeUp.wake();
+      const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
+      this.tally.add(handler.source, 'handled', done.length);
       this.logger.log(logLine('handled as a batch', { ...rowFacts(first), events: items.length }));
     } catch (error) {
       // All rows of a batch were settled by one commit, so that any of them tells of it.

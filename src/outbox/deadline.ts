@@ -4,13 +4,20 @@ import { TimedOut } from '../storage/user.transaction.js';
 /** An AbortSignal that fires when the time is up, or when `abort` is called; `end` when the work has ended. */
 export class Deadline {
   private readonly controller = new AbortController();
-  private readonly timer: NodeJS.Timeout | undefined;
+  private timer: NodeJS.Timeout | undefined;
 
-  /** @param timeoutMs undefined for one that only `abort` fires */
-  constructor(what: string, timeoutMs: number | undefined) {
-    if (timeoutMs === undefined) return;
+  /** @param timeoutMs undefined for one that only `abort` fires, until `limit` is called */
+  constructor(
+    private readonly what: string,
+    timeoutMs?: number,
+  ) {
+    if (timeoutMs !== undefined) this.limit(timeoutMs);
+  }
+
+  /** From now on. */
+  limit(timeoutMs: number): void {
     this.timer = setTimeout(
-      () => this.abort(new TimedOut(what, timeoutMs)),
+      () => this.abort(new TimedOut(this.what, timeoutMs)),
       Math.min(timeoutMs, MAX_TIMER_MS),
     );
   }

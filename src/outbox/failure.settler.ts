@@ -7,6 +7,7 @@ import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
+import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import {
   OutboxStore,
@@ -42,6 +43,7 @@ export class FailureSettler {
     private readonly store: OutboxStore,
     private readonly deadLetters: DeadLetters,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   async settle(
@@ -60,7 +62,10 @@ export class FailureSettler {
       ),
     );
     if (!settled) return 'lost';
-    if (to.state === 'pending') return 'retry';
+    if (to.state === 'pending') {
+      this.tally.add(row.event?.source ?? '', 'retried');
+      return 'retry';
+    }
     if (to.state === 'parked') this.tellParked(row, to.reason, text);
     else this.tellDead(row, to.reason, text);
     return to.state;
@@ -87,6 +92,7 @@ export class FailureSettler {
   }
 
   private tellDead(row: LeasedRow | ExhaustedRow, reason: DeadReason, error: string | undefined): void {
+    this.tally.add(row.event?.source ?? '', 'dead');
     this.alerts.raise({ kind: 'dead-letter', ...told(row), reason, error });
     void this.deadLetters.check();
   }

@@ -7,6 +7,7 @@ import type { WebhookEvent } from '../core/event.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../handlers/context.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
@@ -57,6 +58,7 @@ export class HandlerRunner {
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -163,6 +165,7 @@ export class HandlerRunner {
 
   private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {
     if (wake) this.wakeUp.wake();
+    if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
     this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));
     return outcome;
   }

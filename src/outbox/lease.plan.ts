@@ -13,6 +13,8 @@ import { poolSize } from './pool-size.js';
 export interface LeaseGroup {
   readonly names: readonly RunnableName[];
   readonly limit: number;
+  /** The lane of rows with a lost attempt. @default false */
+  readonly alone?: boolean;
 }
 
 /** Connections that are left to claims when the relay's share is derived from the pool. */
@@ -55,7 +57,10 @@ export class LeasePlan {
     this.turn += 1;
     const all = rotate(handlers, this.turn);
     const batched = all.filter(([, handler]) => handler.batch !== undefined);
+    const turned = rotate(effects, this.turn);
     return [
+      // First: the other groups would leave it no place.
+      (jobs) => this.laneGroup(all, turned, [...jobs]),
       (jobs) => this.handlerGroup(all, [...jobs]),
       ...batched.map(
         ([name]) =>
@@ -63,26 +68,37 @@ export class LeasePlan {
             this.batchGroup(name, all, [...jobs]),
       ),
       () => this.routeGroup(),
-      (jobs) => this.effectGroup(rotate(effects, this.turn), [...jobs]),
+      (jobs) => this.effectGroup(turned, [...jobs]),
     ];
   }
 
-  /** Leased rows as jobs: those of a batched handler together, but a row whose last attempt never ended alone: it may be what kills. */
+  /** Leased rows as jobs: those of a batched handler together, but never one of the lane: it may be what kills. */
   jobs(rows: readonly LeasedRow[]): LeasedRow[][] {
     const jobs: LeasedRow[][] = [];
     const open = new Map<string, LeasedRow[]>();
     for (const row of rows) {
       const batch = row.kind === 'handler' ? this.registry.handler(row.name)?.batch : undefined;
-      const joined = batch === undefined || row.wasLost ? undefined : open.get(row.name);
+      const joined = batch === undefined || row.alone ? undefined : open.get(row.name);
       if (joined !== undefined && joined.length < batch!) {
         joined.push(row);
         continue;
       }
       const job = [row];
       jobs.push(job);
-      if (batch !== undefined && !row.wasLost) open.set(row.name, job);
+      if (batch !== undefined && !row.alone) open.set(row.name, job);
     }
     return jobs;
+  }
+
+  // One at a time: what kills a process is found out by itself.
+  private laneGroup(
+    handlers: readonly [string, Handler][],
+    effects: readonly [string, Effect][],
+    jobs: readonly Job[],
+  ): LeaseGroup {
+    if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
+    const names = [...this.handlerRoom(handlers, jobs).names, ...this.effectGroup(effects, jobs).names];
+    return { names, limit: 1, alone: true };
   }
 
   private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {

@@ -43,6 +43,7 @@ export class ListenLoop {
   private running: Promise<void> | undefined;
   private failures = 0;
   private toldDeaf = false;
+  private heard = false;
 
   constructor(
     private readonly ports: ListenPorts,
@@ -51,6 +52,11 @@ export class ListenLoop {
 
   start(): void {
     this.running ??= this.run();
+  }
+
+  /** Whether notifications arrive right now. */
+  get listening(): boolean {
+    return this.heard;
   }
 
   async stop(): Promise<void> {
@@ -81,12 +87,14 @@ export class ListenLoop {
         return this.times.deafMs;
       }
       this.failures = 0;
+      this.heard = true;
       // What was committed while nobody listened.
       this.ports.wake(undefined);
       await this.watch(connection);
     } catch (error) {
       if (!this.stopping.signal.aborted && this.failures === 0) this.ports.onLost(error);
     } finally {
+      this.heard = false;
       connection?.close();
     }
     this.failures += 1;

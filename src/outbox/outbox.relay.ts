@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
-import { MAX_TIMER_MS } from '../core/duration.js';
+import { within } from '../core/within.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRelay } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -15,7 +15,7 @@ import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import type { Job } from './job.js';
-import { LeasePlan } from './lease.plan.js';
+import { LeasePlan, type LeaseGroup } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 import { Turns } from './turns.js';
@@ -25,6 +25,13 @@ const ABORT_MS = 1_000;
 
 interface StartedJob extends Job {
   readonly ended: Promise<Outcomes>;
+  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
+  readonly exclusive: boolean;
+}
+
+interface Taken {
+  readonly started: StartedJob[];
+  readonly moved: number;
 }
 
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
@@ -143,32 +150,51 @@ export class OutboxRelay {
   }
 
   private async leaseNow(): Promise<StartedJob[]> {
-    const { leaseMs } = this.relay();
+    if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     await this.turns.give();
     const started: StartedJob[] = [];
-    for (const group of await this.plan.groups()) {
-      const { names, limit } = group(this.jobs);
-      if (this.stopped || limit <= 0 || names.length === 0) continue;
-      const startedAt = performance.now();
-      const { manager } = this.dataSource;
-      const { leased, exhausted } = await onConnection(this.dataSource, (connection) =>
-        this.store.lease(connection, this.owner, leaseMs, names, limit),
-      );
-      this.failures.tellExhausted(exhausted);
-      if (this.stopped) await this.store.release(manager, leased);
-      else started.push(...this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)));
+    const groups = await this.plan.groups();
+    const [lane] = groups;
+    let moved = 0;
+    for (const group of groups) {
+      const taken = await this.leaseGroup(group(this.jobs));
+      started.push(...taken.started);
+      moved += taken.moved;
+      if (started.some(({ exclusive }) => exclusive)) return started;
     }
+    // What has just come into the lane need not wait for another round.
+    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.jobs))).started);
     return started;
+  }
+
+  private async leaseGroup({ names, limit, alone = false }: LeaseGroup): Promise<Taken> {
+    if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
+    const { leaseMs } = this.relay();
+    const startedAt = performance.now();
+    const { leased, exhausted, moved } = await onConnection(this.dataSource, (connection) =>
+      alone
+        ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
+        : this.store.lease(connection, this.owner, leaseMs, names, limit),
+    );
+    this.failures.tellExhausted(exhausted);
+    if (this.stopped) {
+      await this.store.release(this.dataSource.manager, leased);
+      return { started: [], moved };
+    }
+    // What was dead before it could run has not used the lane's turn.
+    if (alone && exhausted.length > 0) return this.leaseGroup({ names, limit, alone });
+    return { started: this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)), moved };
   }
 
   private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
-    const work = row.kind === 'handler' ? this.registry.handler(row.name)! : this.registry.effect(row.name)!;
-    const timeoutMs = rows.length > 1 ? undefined : work.timeoutMs;
-    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name, timeoutMs) };
+    const exclusive = row.alone && row.wasLost;
+    const before = exclusive ? [...this.jobs].map((job) => job.ended) : [];
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name) };
     const started: StartedJob = Object.assign(job, {
-      ended: Promise.resolve().then(() => this.run(started)),
+      exclusive,
+      ended: Promise.all(before).then(() => this.run(started)),
     });
     this.jobs.add(started);
     return started;
@@ -176,6 +202,10 @@ export class OutboxRelay {
 
   private async run(job: StartedJob): Promise<Outcomes> {
     let outcomes: Outcomes = new Map();
+    const [row] = job.rows;
+    const work =
+      row!.kind === 'handler' ? this.registry.handler(row!.name)! : this.registry.effect(row!.name)!;
+    if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
     try {
       outcomes = await this.outcomes(job);
     } catch (error) {
@@ -200,9 +230,9 @@ export class OutboxRelay {
   }
 
   private tellHistory(row: LeasedRow): void {
-    if (row.wasLost)
+    if (row.alone)
       this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
-    if (row.kind !== 'handler' || row.tries === 1) return;
+    if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;
     if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
     const { source, tenant, eventId } = row.event!;
     const event = { source, tenant, eventId };
@@ -212,17 +242,5 @@ export class OutboxRelay {
   private relay(): ResolvedRelay {
     if (this.options.relay === false) throw new Error('relay: false: this process runs nothing');
     return this.options.relay;
-  }
-}
-
-async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), Math.min(ms, MAX_TIMER_MS));
-  });
-  try {
-    return await Promise.race([work.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -52,6 +52,11 @@ export class WakeListener {
     this.loop.start();
   }
 
+  /** Whether this process is told of commits; otherwise it polls. */
+  get listening(): boolean {
+    return this.loop?.listening ?? false;
+  }
+
   async stop(): Promise<void> {
     await this.loop?.stop();
     this.loop = undefined;

@@ -4,17 +4,25 @@ import { PLACE } from './turn.sql.js';
 const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
 
 /**
- * The second half of both leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
- * attempts. An attempt counted before and not settled is `lost`.
+ * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
+ * been another row that killed the process. An effect's loss counts, as its call may have been made.
+ */
+const FORGIVEN = (row: string) => `CASE WHEN ${row}.alone AND ${row}.kind = 'handler' THEN 1 ELSE 0 END`;
+
+/**
+ * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
+ * attempts. An attempt counted before and not settled is `lost`. One that is lost among others says little about its row: the row
+ * moves to a lane, where it runs alone and the next loss is its own.
  */
 const TAKE = `
   taken AS (
     UPDATE webhook_outbox o
-       SET attempt = o.attempt + CASE WHEN due.exhausted THEN 0 ELSE 1 END,
+       SET attempt = o.attempt + CASE WHEN due.exhausted OR due.moves THEN 0 ELSE 1 END,
            lost = o.lost + CASE WHEN o.leased_by IS NULL THEN 0 ELSE 1 END,
-           leased_by = CASE WHEN due.exhausted THEN NULL ELSE $1::uuid END,
+           alone = o.alone OR due.moves,
+           leased_by = CASE WHEN due.exhausted OR due.moves THEN NULL ELSE $1::uuid END,
            first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
-           due_at = CASE WHEN due.exhausted THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
+           due_at = CASE WHEN due.exhausted OR due.moves THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
            state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
            settled_at = CASE WHEN due.exhausted AND NOT due.in_doubt THEN clock_timestamp() END,
            reason = CASE WHEN NOT due.exhausted THEN NULL
@@ -22,16 +30,16 @@ const TAKE = `
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
-    RETURNING o.*, due.exhausted, due.was_lost
+    RETURNING o.*, due.exhausted, due.was_lost, due.moves
   )
-  SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base AS tries, t.lost, t.was_lost, t.exhausted, t.reason, t.error,
-         t.order_key, t.generation, t.begun_at IS NOT NULL AS begun,
+  SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
+         t.alone, t.moves, t.exhausted, t.reason, t.error, t.order_key, t.generation, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
     FROM taken t
-    LEFT JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = t.event_id
-    LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect'
+    LEFT JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = t.event_id AND NOT t.moves
+    LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect' AND NOT t.moves
    ORDER BY t.created_at, t.id`;
 
 // A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
@@ -40,14 +48,17 @@ const TAKE = `
 export const LEASE_DUE = `
   WITH due AS MATERIALIZED (
     SELECT * FROM (
-      SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-             o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, n.share_limit,
+      SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
+             o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
              row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
         FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
              AS n(name, max_attempts, max_rows, parks, share, share_limit)
        CROSS JOIN LATERAL (
-         SELECT id, attempt, attempt_base, leased_by, begun_at, due_at FROM webhook_outbox
-          WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now()
+         SELECT id, leased_by, begun_at, due_at,
+                attempt - attempt_base >= n.max_attempts
+                  AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
+           FROM webhook_outbox
+          WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now()
           ORDER BY due_at LIMIT n.max_rows
             FOR UPDATE SKIP LOCKED
        ) o
@@ -56,10 +67,22 @@ export const LEASE_DUE = `
      ORDER BY nth LIMIT $6
   ), ${TAKE}`;
 
+// The lane: the one row in it whose turn it is. A handler that has come here gets its run, and is dead when the losses here use its
+// attempts up.
+export const LEASE_ALONE = `
+  WITH due AS MATERIALIZED (
+    SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, false AS moves,
+           o.attempt - o.attempt_base >= n.max_attempts AND (o.leased_by IS NOT NULL OR o.kind = 'effect') AS exhausted
+      FROM webhook_outbox o JOIN unnest($3::text[], $4::int[], $5::boolean[]) AS n(name, max_attempts, parks) ON n.name = o.name
+     WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now()
+     ORDER BY o.due_at LIMIT 1
+       FOR UPDATE OF o SKIP LOCKED
+  ), ${TAKE}`;
+
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
     SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt
+           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
      WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
        AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())
@@ -75,7 +98,8 @@ export const LIVE_LEASES = `
 export const SETTLE = `
   WITH settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
+       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
+           alone = false
      WHERE ${FENCE}
     RETURNING o.id
   ), kept AS (
@@ -88,6 +112,7 @@ export const FAIL = `
   WITH failed AS (
     UPDATE webhook_outbox o
        SET state = $4, leased_by = NULL, error = $7, reason = $6,
+           alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')},
            begun_at = CASE WHEN $8 THEN o.begun_at END,
            due_at = CASE WHEN $4 = 'pending' THEN clock_timestamp() + $5 * interval '1 ms' ELSE o.due_at END,
            settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
@@ -99,7 +124,8 @@ export const FAIL = `
 export const SUPERSEDE = `
   WITH superseded AS (
     UPDATE webhook_outbox o
-       SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL
+       SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
+           alone = false
      WHERE ${FENCE}
     RETURNING o.id
   )
@@ -121,7 +147,8 @@ export const KEEP_RESULT = `
 export const SETTLE_LATE = `
   WITH settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
+       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
+           alone = false
      WHERE o.id = $1 AND o.attempt = $2
        AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))
     RETURNING o.id
@@ -200,7 +227,8 @@ export const SETTLE_MANY = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL
+       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
+           alone = false
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
   ), kept AS (

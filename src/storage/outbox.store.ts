@@ -10,6 +10,7 @@ import {
   EXISTING,
   FAIL,
   KEEP_RESULT,
+  LEASE_ALONE,
   LEASE_DUE,
   LEASE_EVENT,
   LIVE_LEASES,
@@ -34,12 +35,14 @@ export interface LeasedRow extends Lease {
   readonly kind: 'handler' | 'effect';
   readonly name: string;
   readonly key: string;
-  /** Attempts since the row was enqueued or last revived, this one included. */
+  /** Attempts since the row was enqueued or last revived, this one included; without those that do not count. */
   readonly tries: number;
   /** Attempts whose end was never recorded. */
   readonly lost: number;
   /** Whether the last attempt was one of those. */
   readonly wasLost: boolean;
+  /** An attempt was lost and none has ended since: it runs in the lane, one such row at a time in each process. */
+  readonly alone: boolean;
   readonly orderKey?: string;
   /** Above 0 when effects of this run were asked for once more. */
   readonly generation: number;
@@ -84,6 +87,8 @@ export interface RunnableName {
 export interface LeaseResult {
   readonly leased: LeasedRow[];
   readonly exhausted: ExhaustedRow[];
+  /** Rows whose last attempt was lost: moved to the lane, where `leaseAlone` finds them. */
+  readonly moved: number;
 }
 
 export type FailedSettle =
@@ -113,6 +118,23 @@ export class OutboxStore {
       names.map((n) => n.parks ?? false),
       names.map((n) => n.share ?? n.name),
       names.map((n) => Math.min(n.shareLimit ?? n.limit, limit)),
+    ]);
+    return leaseResult(rows, owner);
+  }
+
+  /** Leases the row of the lane whose turn it is, if it is one of the named kinds of work. */
+  async leaseAlone(
+    manager: EntityManager,
+    owner: string,
+    leaseMs: number,
+    names: readonly RunnableName[],
+  ): Promise<LeaseResult> {
+    const rows: LeaseQueryRow[] = await manager.query(LEASE_ALONE, [
+      owner,
+      leaseMs,
+      names.map((n) => n.name),
+      names.map((n) => n.maxAttempts),
+      names.map((n) => n.parks ?? false),
     ]);
     return leaseResult(rows, owner);
   }
@@ -333,6 +355,8 @@ interface LeaseQueryRow {
   tries: number;
   lost: number;
   was_lost: boolean;
+  alone: boolean;
+  moves: boolean;
   order_key: string | null;
   generation: number;
   begun: boolean;
@@ -357,7 +381,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
   const leasedAt = performance.now();
   const leased: LeasedRow[] = [];
   const exhausted: ExhaustedRow[] = [];
-  for (const row of rows) {
+  for (const row of rows.filter(({ moves }) => !moves)) {
     const event = eventOf(row);
     if (row.exhausted) {
       exhausted.push({
@@ -379,6 +403,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
         tries: row.tries,
         lost: row.lost,
         wasLost: row.was_lost,
+        alone: row.alone,
         orderKey: row.order_key ?? undefined,
         generation: row.generation,
         begun: row.begun,
@@ -390,7 +415,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
       });
     }
   }
-  return { leased, exhausted };
+  return { leased, exhausted, moved: rows.length - leased.length - exhausted.length };
 }
 
 function eventOf(row: LeaseQueryRow): StoredEvent | undefined {

@@ -2,7 +2,7 @@ import { PLACE } from './turn.sql.js';
 
 /** Once per event and replay: so that a replay that was interrupted can be run again. */
 export const TAKE_FOR_REPLAY = `
-  INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason) VALUES ($1, $2, $3, $4)`;
+  INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
 
 /** Rows that a lease holds are left alone: they are running, or will be taken when it ends. */
 export const REPLAY_ROW = `

@@ -47,6 +47,9 @@ export const DELETE_CLAIMS = `
   ), conflicts AS (
     DELETE FROM webhook_conflict k USING going g
      WHERE k.source = g.source AND k.tenant = g.tenant AND k.event_id = g.event_id
+  ), duplicates AS (
+    DELETE FROM webhook_duplicate d USING going g
+     WHERE d.source = g.source AND d.tenant = g.tenant AND d.event_id = g.event_id
   )
   SELECT count(*)::int AS count FROM claims`;
 

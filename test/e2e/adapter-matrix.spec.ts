@@ -80,7 +80,7 @@ describe.each(ADAPTERS)('adapter matrix on %s', (adapter) => {
     return claim?.body;
   };
 
-  describe.each(CONTENT_TYPES)('content type %s', (type) => {
+  describe.each(CONTENT_TYPES)('case 6: content type %s', (type) => {
     it.each(Object.keys(BODIES))(
       'keeps the signed bytes of %s, and refuses them with one more',
       async (name) => {

@@ -77,6 +77,47 @@ describe.each(ADAPTERS)('the example receiver on %s', (adapter) => {
   });
 });
 
+describe('the dashboard of the example receiver', () => {
+  let database: TestDatabase;
+
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database?.drop());
+
+  it.each<[string, Record<string, string>, (string | undefined)[], number[]]>([
+    ['is there for this machine', {}, [undefined], [200]],
+    ['is there for nobody where others can reach the port', { HOST: '0.0.0.0' }, [undefined], [404]],
+    [
+      'is there for those who know its password',
+      { HOST: '0.0.0.0', DASHBOARD_PASSWORD: 'correct-horse-battery' },
+      [undefined, 'ann:wrong', 'ann:correct-horse-battery'],
+      [401, 401, 200],
+    ],
+  ])('%s', async (_what, environment, users, statuses) => {
+    const settings = await withSources(
+      { billing: { provider: 'stripe', secrets: [STRIPE_SECRET] } },
+      { PORT: '0', ...environment },
+    );
+    const app = await serve(settings, { url: database.url, stop: async () => undefined });
+    try {
+      const { port } = new URL(await app.getUrl());
+      const answers: number[] = [];
+      for (const user of users) {
+        const headers: Record<string, string> =
+          user === undefined ? {} : { authorization: `Basic ${Buffer.from(user).toString('base64')}` };
+        const response = await fetch(`http://127.0.0.1:${port}/webhooks-desk/api/meta`, { headers });
+        answers.push(response.status);
+        if (response.status === 401) expect(response.headers.get('www-authenticate')).toMatch(/^Basic/);
+        if (user !== undefined && response.ok) expect(await response.json()).toMatchObject({ actor: 'ann' });
+      }
+      expect(answers).toEqual(statuses);
+    } finally {
+      await app.close();
+    }
+  });
+});
+
 describe('the environment of the example receiver', () => {
   it.each([
     [{ HTTP_ADAPTER: 'koa' }, "HTTP_ADAPTER: expected express or fastify, received 'koa'"],

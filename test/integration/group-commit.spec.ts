@@ -329,7 +329,7 @@ describe('memory', () => {
   });
 
   it('deliveries that were answered 503 for want of a connection wait no longer', async () => {
-    const impatient = await start({ webhooks: { claimTimeout: '200ms' } });
+    const impatient = await start({ webhooks: { claimTimeout: '1s' } });
     const giveBack = await holdPool(impatient.dataSource);
     expect(kinds(await Promise.all(events(ids(20))(impatient)))).toEqual(all('unavailable', 20));
     await new Promise((resolve) => setTimeout(resolve, 100));

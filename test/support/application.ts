@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import type { INestApplication, Type } from '@nestjs/common';
+import type { DynamicModule, INestApplication, Type } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { ScheduleModule } from '@nestjs/schedule';
@@ -20,7 +20,7 @@ export interface ApplicationSetup {
   readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
   readonly providers?: readonly Type[];
   readonly controllers?: readonly Type[];
-  readonly imports?: readonly Type[];
+  readonly imports?: readonly (Type | DynamicModule)[];
   /** Called before init: global prefix, versioning, filters. */
   readonly configure?: (app: INestApplication) => void;
   readonly override?: (builder: TestingModuleBuilder) => TestingModuleBuilder;
@@ -68,7 +68,7 @@ export async function listen(app: INestApplication): Promise<string> {
 /** Waits until `check` gives something other than undefined or false; fails after `ms`. */
 export async function until<T>(
   check: () => Promise<T | undefined | false> | T | undefined | false,
-  ms = 10_000,
+  ms = 20_000,
 ): Promise<T> {
   const end = Date.now() + ms;
   for (;;) {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 
-/** A database of this test file's own, cloned from the migrated template. */
+/** A database of this test file's own. */
 export interface TestDatabase {
   readonly url: string;
   /** A connection for looking at tables, apart from the application's pool. */
@@ -13,9 +13,11 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-export async function createDatabase(): Promise<TestDatabase> {
+/** Cloned from the migrated template, or empty. */
+export async function createDatabase({ empty = false } = {}): Promise<TestDatabase> {
   const name = `inbox_${randomUUID().replaceAll('-', '')}`;
-  await admin(`CREATE DATABASE ${name} TEMPLATE ${process.env.TEST_POSTGRES_TEMPLATE}`);
+  const template = empty ? 'template0' : process.env.TEST_POSTGRES_TEMPLATE;
+  await admin(`CREATE DATABASE ${name} TEMPLATE ${template}`);
   const url = new URL(process.env.TEST_POSTGRES_URL!);
   url.pathname = `/${name}`;
   const dataSource = new DataSource({ ...options(url.href), extra: { max: 3 } });

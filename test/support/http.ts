@@ -24,6 +24,7 @@ export function send(origin: string, { method = 'POST', path, headers = {}, body
   const length: [string, string][] =
     chunked === undefined ? [['content-length', String(bytes.length)]] : [['transfer-encoding', 'chunked']];
   const { host, hostname, port } = new URL(origin);
+  const named = lines.some(([name]) => name.toLowerCase() === 'host');
   return new Promise<RawReply>((resolve, reject) => {
     const sent = httpRequest({
       hostname,
@@ -31,7 +32,7 @@ export function send(origin: string, { method = 'POST', path, headers = {}, body
       path,
       method,
       agent: false,
-      headers: [['host', host], ...lines, ...length].flat() as never,
+      headers: [...(named ? [] : [['host', host]]), ...lines, ...length].flat() as never,
     });
     sent.on('error', reject);
     sent.on('response', (response) => {

@@ -72,6 +72,19 @@ class Work {
     });
   }
 
+  @OnWebhook<Ordered & { dies?: boolean }>('awardee', 'mortal', {
+    name: 'mortal',
+    retry: { base: 20, cap: 50, maxAttempts: 5 },
+  })
+  async mortal({ payload }: WebhookEvent<Ordered & { dies?: boolean }>, { attempt }: HandlerContext) {
+    await logged('mortal', payload, attempt, async () => {
+      await pause(20);
+      if (payload.dies === true) process.kill(process.pid, 'SIGKILL');
+      await pause(30);
+      if (fails(payload, attempt)) throw new Error('on purpose');
+    });
+  }
+
   @OnEffect('pay', { inDoubt: 'park', retry: { maxAttempts: 1 } })
   async pay(payload: object, context: EffectContext) {
     await this.call(payload, context);

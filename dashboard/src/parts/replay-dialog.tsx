@@ -1,0 +1,163 @@
+import { useRef, useState } from 'preact/hooks';
+import { api, type EventKey } from '../api.ts';
+import { useMeta } from '../app-context.ts';
+import { count, plural } from '../format.ts';
+import type { ReplayPlan } from '../types.ts';
+import { useQuery } from '../use-query.ts';
+import { ActDialog, inParts } from './act-dialog.tsx';
+import { Dialog, Fault, Foreign } from './ui.tsx';
+
+const PART = 50;
+const SHOWN = 20;
+
+/** Says what a replay would run and what stays done, before it is asked for. For one event, or for those that a filter finds. */
+export function ReplayDialog(props: {
+  events?: EventKey[];
+  filter?: string;
+  onClose: (acted: boolean) => void;
+}) {
+  const { maxAtOnce } = useMeta();
+  const [refire, setRefire] = useState<string[]>([]);
+  const first = props.events?.[0];
+  const found = useQuery(`events ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`, () =>
+    props.events ? Promise.resolve(props.events) : collect(props.filter ?? '', maxAtOnce),
+  );
+  const events = found.data;
+  const preview = useQuery(`plans ${events?.length ?? 0} ${refire.join()}`, async () =>
+    events === undefined ? [] : plansOf(events, refire),
+  );
+  const error = found.error ?? preview.error;
+  // While another preview is on its way the former stays: the dialog keeps what was typed.
+  const last = useRef<ReplayPlan[] | undefined>(undefined);
+  if (events !== undefined && preview.data !== undefined) last.current = preview.data;
+  const plans = last.current;
+  if (events === undefined || plans === undefined) {
+    return (
+      <Dialog title="Replay" onClose={() => props.onClose(false)}>
+        <div class="dialog-body">
+          {error ? <Fault error={error} /> : <p role="status">Looking what would run…</p>}
+        </div>
+      </Dialog>
+    );
+  }
+  return (
+    <ActDialog
+      title={`Replay ${plural(events.length, 'event')}`}
+      verb="Replay"
+      total={events.length}
+      onClose={props.onClose}
+      steps={async function* (reason) {
+        let refused = 0;
+        const replayed = yield* inParts(events, PART, async (part) => {
+          const report = await api.replay(part, refire, reason);
+          refused += report.refused.length;
+          return report.replayed;
+        });
+        return `${plural(replayed, 'event')} replayed${refused > 0 ? `, ${count(refused)} refused` : ''}.`;
+      }}
+    >
+      <p>Handlers run again, those that were added since too. Effects that are done stay done.</p>
+      {error && <Fault error={error} />}
+      <Plans plans={plans} />
+      <Refire plans={plans} chosen={refire} onChange={setRefire} />
+      {events.length >= maxAtOnce && <p>At most {count(maxAtOnce)} at once: the newest are taken.</p>}
+    </ActDialog>
+  );
+}
+
+function Plans({ plans }: { plans: ReplayPlan[] }) {
+  const runnable = plans.filter((plan) => plan.refused === undefined);
+  const refused = plans.filter((plan) => plan.refused !== undefined);
+  return (
+    <div class="preview" tabIndex={0} role="region" aria-label="What would run">
+      <dl class="facts">
+        <Counted title="Runs" names={runnable.flatMap((plan) => plan.run.map((one) => one.handler))} />
+        <Counted
+          title="Stays done"
+          names={runnable.flatMap((plan) => plan.staysDone.map((one) => one.name))}
+        />
+        <Counted
+          title="Happens once more"
+          names={runnable.flatMap((plan) => plan.refired.map((one) => one.name))}
+        />
+      </dl>
+      {refused.length > 0 && (
+        <>
+          <p>{plural(refused.length, 'event')} cannot be replayed:</p>
+          <ul class="rows">
+            {refused.slice(0, SHOWN).map((plan) => (
+              <li key={`${plan.event.source} ${plan.event.tenant} ${plan.event.eventId}`}>
+                <code>
+                  <Foreign text={plan.event.eventId} />
+                </code>{' '}
+                <Foreign text={plan.refused ?? ''} />
+              </li>
+            ))}
+          </ul>
+          {refused.length > SHOWN && <p class="hint">and {count(refused.length - SHOWN)} more</p>}
+        </>
+      )}
+    </div>
+  );
+}
+
+function Counted({ title, names }: { title: string; names: string[] }) {
+  if (names.length === 0) return null;
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>{[...counts].map(([name, n]) => (n > 1 ? `${name} × ${count(n)}` : name)).join(', ')}</dd>
+    </div>
+  );
+}
+
+/** Effects that are done, to be chosen one by one: what was sent is sent again, under a new key. */
+function Refire(props: { plans: ReplayPlan[]; chosen: string[]; onChange: (names: string[]) => void }) {
+  const names = new Set(
+    props.plans.flatMap((plan) => [...plan.staysDone, ...plan.refired].map((one) => one.name)),
+  );
+  for (const name of props.chosen) names.add(name);
+  if (names.size === 0) return null;
+  return (
+    <fieldset>
+      <legend>Do once more although done, under a new key</legend>
+      {[...names].sort().map((name) => (
+        <label key={name} class="choice">
+          <input
+            type="checkbox"
+            checked={props.chosen.includes(name)}
+            onChange={(event) =>
+              props.onChange(
+                event.currentTarget.checked
+                  ? [...props.chosen, name]
+                  : props.chosen.filter((one) => one !== name),
+              )
+            }
+          />
+          {name}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+async function plansOf(events: EventKey[], refire: string[]): Promise<ReplayPlan[]> {
+  const plans: ReplayPlan[] = [];
+  for (let at = 0; at < events.length; at += PART) {
+    plans.push(...(await api.previewReplay(events.slice(at, at + PART), refire)).plans);
+  }
+  return plans;
+}
+
+async function collect(filter: string, max: number): Promise<EventKey[]> {
+  const events: EventKey[] = [];
+  let after: string | undefined;
+  do {
+    const page = await api.events(filter, after);
+    events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
+    after = page.next;
+  } while (after !== undefined && events.length < max);
+  return events.slice(0, max);
+}

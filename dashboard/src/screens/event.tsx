@@ -1,0 +1,373 @@
+import { useState } from 'preact/hooks';
+import { api, type EventKey } from '../api.ts';
+import { useCan, useMeta } from '../app-context.ts';
+import { ActDialog, inParts } from '../parts/act-dialog.tsx';
+import { ContentView } from '../parts/content-view.tsx';
+import { ReplayDialog } from '../parts/replay-dialog.tsx';
+import { Copy, Empty, Facts, Fault, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
+import { bytes, count, duration, plural, time } from '../format.ts';
+import { href, type Route } from '../router.ts';
+import { shellQuoted } from '../text.ts';
+import type { Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
+import { useQuery } from '../use-query.ts';
+
+export function Event({ route }: { route: Route }) {
+  const id = route.id ?? '';
+  const query = useQuery(`event ${id}`, () => api.event(id), 5_000);
+  return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
+}
+
+type Doing = 'revive' | 'replay' | 'erase' | undefined;
+
+function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
+  const [doing, setDoing] = useState<Doing>();
+  const can = {
+    revive: useCan('revive'),
+    replay: useCan('replay'),
+    erase: useCan('erase'),
+  };
+  const dead = event.rows.filter((row) => row.state === 'dead');
+  const close = () => {
+    setDoing(undefined);
+    reload();
+  };
+  return (
+    <>
+      <PageHead
+        title={event.type || 'Event'}
+        hint={`${event.source}${event.tenant ? ` / ${event.tenant}` : ''}`}
+      >
+        {can.revive && dead.length > 0 && (
+          <button type="button" class="primary" onClick={() => setDoing('revive')}>
+            Revive…
+          </button>
+        )}
+        {can.replay && !event.erasedAt && (
+          <button type="button" onClick={() => setDoing('replay')}>
+            Replay…
+          </button>
+        )}
+        {can.erase && !event.erasedAt && (
+          <button type="button" class="danger" onClick={() => setDoing('erase')}>
+            Erase…
+          </button>
+        )}
+      </PageHead>
+      <div class="columns">
+        <div>
+          <Panel title="Timeline">
+            <Timeline event={event} />
+          </Panel>
+          <Body event={event} />
+        </div>
+        <div>
+          <Panel title="Event">
+            <Facts
+              of={[
+                ['State', <State of={event.state} />],
+                ['Outcome', <Foreign text={event.outcome} />],
+                ['Event id', <Id text={event.eventId} />],
+                ['Our id', <Id text={event.id} />],
+                ['Received', <When at={event.receivedAt} />],
+                ['Happened', <When at={event.occurredAt} />],
+                [
+                  'Verified by',
+                  <>
+                    <code title="Fingerprint of the secret">secret {event.verifiedBy}</code>
+                    {event.scheme && <span class="block hint">{event.scheme}</span>}
+                  </>,
+                ],
+                ['Came again', again(event)],
+                event.origin !== 'delivery' && ['Origin', event.origin],
+              ]}
+            />
+          </Panel>
+          <Panel title="Headers">
+            <Facts
+              of={Object.entries(event.headers).map(([name, value]) => [name, <Foreign text={value} />])}
+            />
+            <p class="hint">Only these are kept; a signature is never.</p>
+          </Panel>
+          {event.conflicts.length > 0 && (
+            <Panel title="Conflicts">
+              {event.conflicts.map((conflict) => (
+                <p key={conflict.sha256} class="row">
+                  <span>
+                    {conflict.kind === 'other-bytes'
+                      ? 'Came with other bytes'
+                      : 'Bytes known under another id'}
+                    , {plural(conflict.deliveries, 'time')}; the first are kept.
+                  </span>
+                  <When at={conflict.lastAt} />
+                </p>
+              ))}
+            </Panel>
+          )}
+        </div>
+      </div>
+      <Dialogs event={event} doing={doing} dead={dead} close={close} />
+    </>
+  );
+}
+
+function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; close: () => void }) {
+  const { event, doing, dead, close } = props;
+  const key: EventKey = { source: event.source, tenant: event.tenant, eventId: event.eventId };
+  if (doing === 'replay') return <ReplayDialog events={[key]} onClose={close} />;
+  if (doing === 'revive') {
+    return (
+      <ActDialog
+        title={`Revive ${plural(dead.length, 'row')}`}
+        verb="Revive"
+        total={dead.length}
+        onClose={close}
+        steps={async function* (reason) {
+          const ids = dead.map((row) => row.id);
+          const revived = yield* inParts(
+            ids,
+            100,
+            async (part) => (await api.revive(part, reason)).revived.length,
+          );
+          return `${plural(revived, 'row')} revived: they are run again now.`;
+        }}
+      >
+        <p>What died gets new attempts, from now: {dead.map((row) => row.name).join(', ')}.</p>
+      </ActDialog>
+    );
+  }
+  if (doing === 'erase') {
+    return (
+      <ActDialog
+        title="Erase"
+        verb="Erase for good"
+        danger
+        typed={event.eventId}
+        total={1}
+        onClose={close}
+        steps={async function* (reason) {
+          const report = await api.erase(key, reason);
+          yield { done: 1 };
+          return erased(report);
+        }}
+      >
+        <p>
+          Body, headers and payloads are removed and what is unsettled is cancelled. The id stays, so that the
+          event is not taken for a new one. This cannot be undone.
+        </p>
+      </ActDialog>
+    );
+  }
+  return null;
+}
+
+/** What a person still has to see to after an erasure. */
+function erased({ outcome, cancelled, possiblySent, sent }: ErasureReport): string {
+  if (outcome !== 'erased')
+    return outcome === 'already' ? 'It was erased before.' : 'There is no such event.';
+  const names = (of: { name: string }[]) => [...new Set(of.map((one) => one.name))].join(', ');
+  return [
+    'Erased.',
+    cancelled.length > 0 && `Cancelled: ${names(cancelled)}.`,
+    sent.length > 0 && `Sent before, so that others hold it: ${names(sent)}.`,
+    possiblySent.length > 0 && `Possibly sent: ${names(possiblySent)}.`,
+  ]
+    .filter(Boolean)
+    .join(' ');
+}
+
+function Id({ text }: { text: string }) {
+  return (
+    <span class="id">
+      <code>{text}</code>
+      <Copy text={text} />
+    </span>
+  );
+}
+
+function again(event: EventDetail) {
+  if (event.duplicates === 0) return 'never';
+  return (
+    <>
+      {plural(event.duplicates, 'time')}, last <When at={event.lastDuplicateAt} />
+    </>
+  );
+}
+
+function Timeline({ event }: { event: EventDetail }) {
+  const handlers = event.rows.filter((row) => row.kind === 'handler');
+  const known = new Set(event.rows.map((row) => row.id));
+  const loose = event.rows.filter((row) => row.kind === 'effect' && !known.has(row.parentId ?? ''));
+  return (
+    <ol class="timeline">
+      <li class="good">
+        <div class="row">
+          <strong>Claimed</strong>
+          <time dateTime={event.receivedAt}>{time(event.receivedAt)}</time>
+        </div>
+        <p class="hint">
+          Verified by secret {event.verifiedBy}; {plural(event.owed, 'handler')} owed.
+          {event.duplicates > 0 && ` Came again ${plural(event.duplicates, 'time')}.`}
+        </p>
+      </li>
+      {event.owed === 0 && handlers.length === 0 && (
+        <li class="mute">
+          <strong>Skipped</strong>
+          <p class="hint">
+            No handler matched.
+            {event.matches.length > 0 && ` Today ${event.matches.join(', ')} would: replay it.`}
+          </p>
+        </li>
+      )}
+      {handlers.map((row) => (
+        <RowEntry key={row.id} row={row} all={event.rows} />
+      ))}
+      {loose.map((row) => (
+        <RowEntry key={row.id} row={row} all={event.rows} />
+      ))}
+    </ol>
+  );
+}
+
+const DOT: Record<string, string> = { done: 'good', dead: 'bad', parked: 'warn', pending: 'busy' };
+
+function RowEntry({ row, all }: { row: EventRow; all: EventRow[] }) {
+  const effects = all.filter((one) => one.parentId === row.id);
+  return (
+    <li class={DOT[row.state] ?? 'mute'}>
+      <div class="row">
+        <span class="row-main">
+          <strong>{row.name}</strong>
+          {row.key !== '' && <code>{row.key}</code>} <State of={row.state} />
+        </span>
+        {row.settledAt && <time dateTime={row.settledAt}>{time(row.settledAt)}</time>}
+      </div>
+      <p class="hint">
+        {row.kind === 'effect' ? 'Effect' : 'Handler'}, {plural(row.attempt, 'attempt')}
+        {row.lost > 0 && `, ${row.lost} never ended`}
+        {row.settledAt &&
+          `, ${duration(Date.parse(row.settledAt) - Date.parse(row.createdAt))} after it was owed`}
+        {row.state === 'pending' &&
+          (row.leasedBy ? (
+            ', running'
+          ) : (
+            <>
+              , next try <When at={row.dueAt} />
+            </>
+          ))}
+        {row.reason && `, ${row.reason.replaceAll('-', ' ')}`}
+      </p>
+      {row.error && (
+        <pre
+          class={row.state === 'done' ? 'error old' : 'error'}
+          tabIndex={0}
+          role="region"
+          aria-label={`Error of ${row.name}`}
+        >
+          <Foreign text={row.error} />
+        </pre>
+      )}
+      {row.result && (
+        <p class="result">
+          <Foreign text={row.result} lines={3} />
+        </p>
+      )}
+      {row.kind === 'effect' && row.payloadBytes !== null && <Payload row={row} />}
+      {effects.length > 0 && (
+        <ol class="timeline">
+          {effects.map((effect) => (
+            <RowEntry key={effect.id} row={effect} all={all} />
+          ))}
+        </ol>
+      )}
+    </li>
+  );
+}
+
+/** The frozen bytes that each attempt of an effect sends. */
+function Payload({ row }: { row: EventRow }) {
+  const canReveal = useCan('reveal');
+  const [content, setContent] = useState<Content | undefined>();
+  const [error, setError] = useState<unknown>();
+  const reveal = () => void api.reveal({ effect: row.id }).then(setContent, setError);
+  if (error !== undefined) return <Fault error={error as never} />;
+  if (content !== undefined) return <ContentView content={content} label={`Payload of ${row.name}`} />;
+  return (
+    <p class="hint">
+      Payload, {bytes(row.payloadBytes ?? 0)}{' '}
+      {canReveal && (
+        <button type="button" class="quiet" onClick={reveal}>
+          Show the payload
+        </button>
+      )}
+    </p>
+  );
+}
+
+function Body({ event }: { event: EventDetail }) {
+  const { payloads } = useMeta();
+  const canReveal = useCan('reveal');
+  const [content, setContent] = useState<Content | undefined>();
+  const [error, setError] = useState<unknown>();
+  const shown = event.body ?? content;
+  const quietly = (work: () => Promise<void>) => {
+    work().then(() => setError(undefined), setError);
+  };
+  const reveal = () => quietly(async () => setContent(await api.reveal({ event: event.id })));
+  const download = () =>
+    quietly(async () => {
+      const url = URL.createObjectURL(await api.download({ event: event.id }));
+      Object.assign(document.createElement('a'), { href: url, download: `${event.id}.txt` }).click();
+      URL.revokeObjectURL(url);
+    });
+  return (
+    <Panel
+      title="Body"
+      aside={
+        canReveal &&
+        event.bytes !== null && (
+          <span class="page-actions">
+            {shown?.encoding === 'utf8' && !shown.cut && (
+              <Copy text={curlOf(event, shown.text)} label="Copy as curl" />
+            )}
+            <button type="button" class="quiet" onClick={download}>
+              Download
+            </button>
+          </span>
+        )
+      }
+    >
+      {error !== undefined && <Fault error={error as never} />}
+      {event.bytes === null ? (
+        <Empty title="The body was removed" />
+      ) : shown === undefined ? (
+        <Empty title={`${bytes(event.bytes)} hidden`}>
+          {payloads === 'hidden' && 'This application shows no content.'}
+          {canReveal && (
+            <button type="button" onClick={reveal}>
+              Show the body
+            </button>
+          )}
+          {canReveal && <span class="faint"> leaves a line in the audit</span>}
+        </Empty>
+      ) : (
+        <ContentView content={shown} label="Body of the event" />
+      )}
+      {event.sha256 && (
+        <p class="hint">
+          SHA-256 <code class="break">{event.sha256}</code>, {count(event.bytes ?? 0)} bytes as they came
+        </p>
+      )}
+    </Panel>
+  );
+}
+
+function curlOf(event: EventDetail, body: string): string {
+  const headers = Object.entries(event.headers).map(
+    ([name, value]) => `-H ${shellQuoted(`${name}: ${value}`)}`,
+  );
+  return ['curl -X POST "$URL"', ...headers, `--data-binary ${shellQuoted(body)}`].join(' \\\n  ');
+}
+
+export function eventLink(claimId: string | null, text: string | null) {
+  return claimId === null ? <span>{text}</span> : <a href={href(`event/${claimId}`)}>{text}</a>;
+}

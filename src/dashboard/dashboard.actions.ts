@@ -1,0 +1,96 @@
+import { Injectable } from '@nestjs/common';
+import { InputRefused } from '../core/errors.js';
+import { Inspector } from '../operator/inspector.js';
+import { Operator } from '../operator/operator.js';
+import type { Decider } from '../operator/revivals.js';
+import { contentOf, type Content } from './content.js';
+import type { DashboardAction } from './dashboard.options.js';
+import { ACTION_INPUT, read, type ActionName } from './input.js';
+
+/** Which permission an action of the API needs. */
+export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
+  revive: 'revive',
+  issue: 'issue',
+  'verify-again': 'verify-again',
+  reveal: 'reveal',
+  'replay-preview': 'replay',
+  replay: 'replay',
+  decide: 'decide',
+  erase: 'erase',
+  pause: 'pause',
+};
+
+export function isAction(name: string): name is ActionName {
+  return Object.hasOwn(ACTION_INPUT, name);
+}
+
+/** Reads an action's JSON and has the operator do it. */
+@Injectable()
+export class DashboardActions {
+  constructor(
+    private readonly operator: Operator,
+    private readonly inspector: Inspector,
+  ) {}
+
+  /**
+   * @param by name for the audit
+   * @throws InputRefused; whatever the operator throws
+   */
+  async run(name: ActionName, body: unknown, by: string): Promise<unknown> {
+    const deed = (input: { readonly reason: string }): Decider => ({ by, reason: input.reason });
+    switch (name) {
+      case 'revive': {
+        const input = read(ACTION_INPUT.revive, body, name);
+        return { revived: await this.operator.revive(input.ids, deed(input)) };
+      }
+      case 'issue': {
+        const input = read(ACTION_INPUT.issue, body, name);
+        await this.operator.setIssue(input.fingerprint, input.state, deed(input));
+        return {};
+      }
+      case 'verify-again': {
+        const input = read(ACTION_INPUT['verify-again'], body, name);
+        return this.operator.verifyAgain(input.source, input.after, deed(input));
+      }
+      case 'reveal':
+        return contentOf((await this.revealed(body, by)).bytes) satisfies Content;
+      case 'replay-preview': {
+        const input = read(ACTION_INPUT['replay-preview'], body, name);
+        return { plans: await this.operator.previewReplay(input.events, input.refire) };
+      }
+      case 'replay': {
+        const input = read(ACTION_INPUT.replay, body, name);
+        return this.operator.replay(input.events, input.refire, deed(input));
+      }
+      case 'decide': {
+        const input = read(ACTION_INPUT.decide, body, name);
+        return { decided: await this.operator.decide(input.id, input.decision, deed(input)) };
+      }
+      case 'erase': {
+        const input = read(ACTION_INPUT.erase, body, name);
+        return this.operator.erase(input.event, deed(input));
+      }
+      case 'pause': {
+        const input = read(ACTION_INPUT.pause, body, name);
+        const act = input.paused ? 'pause' : 'resume';
+        return { changed: await this.operator[act](input.kind, input.name, deed(input)) };
+      }
+      default:
+        throw new InputRefused('unknown action');
+    }
+  }
+
+  /** Stored bytes that a person asked for, after their being shown was noted. */
+  async revealed(body: unknown, by: string): Promise<{ bytes: Buffer; name: string }> {
+    const input = read(ACTION_INPUT.reveal, body, 'reveal');
+    const id = input.event ?? input.effect;
+    if (id === undefined) throw new InputRefused('reveal: expected event or effect');
+    const bytes =
+      input.event === undefined ? await this.inspector.payload(id) : (await this.inspector.body(id))?.body;
+    if (!bytes) throw new InputRefused('there is no content: it was removed, or there is no such row');
+    const how = input.download === true ? 'downloaded' : 'shown';
+    const what = `${input.event === undefined ? 'effect' : 'event'} ${id}`;
+    await this.operator.revealed(what, how, { by, reason: input.reason });
+    return { bytes, name: `${id}.txt` };
+  }
+}

@@ -1,0 +1,227 @@
+import {
+  Controller,
+  Get,
+  HttpCode,
+  Inject,
+  Logger,
+  Post,
+  Req,
+  Res,
+  UseGuards,
+  VERSION_NEUTRAL,
+  createParamDecorator,
+  type CanActivate,
+  type ExecutionContext,
+  type Type,
+} from '@nestjs/common';
+import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
+import { DashboardLists } from './dashboard.lists.js';
+import { DASHBOARD_ACTIONS, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
+import { Refused, faultOf } from './faults.js';
+import type { ActionName } from './input.js';
+import { PageFiles } from './page.files.js';
+import { Reply } from './reply.js';
+import { crossSiteFault, foreignNameFault, type HeadersOf } from './same-origin.js';
+
+/** Injection token of the dashboard's resolved options. */
+export const DASHBOARD = Symbol('webhook-inbox:dashboard');
+
+interface DashboardRequest extends HeadersOf {
+  readonly originalUrl?: string;
+  readonly url: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, unknown>>;
+  readonly body?: unknown;
+}
+
+/** The context of this very request, for the application's permission callback. */
+const Context = createParamDecorator((_: unknown, context: ExecutionContext) => context);
+
+/** Page and API behind the application's guards. Every handler writes its answer itself: see `Reply`. */
+export function dashboardController(
+  path: string,
+  guards: readonly (Type<CanActivate> | CanActivate)[],
+): Type {
+  @Controller({ path, version: VERSION_NEUTRAL })
+  @UseGuards(...guards)
+  class WebhooksDashboardController {
+    private readonly logger = new Logger('WebhookInbox');
+
+    constructor(
+      @Inject(DASHBOARD) private readonly options: ResolvedDashboard,
+      private readonly lists: DashboardLists,
+      private readonly actions: DashboardActions,
+      private readonly files: PageFiles,
+      private readonly reply: Reply,
+    ) {}
+
+    @Get()
+    async page(
+      @Req() request: DashboardRequest,
+      @Res() response: unknown,
+      @Context() context: ExecutionContext,
+    ): Promise<void> {
+      await this.answer(response, async () => {
+        await this.allow('view', context);
+        const html = this.files.html(baseOf(request));
+        if (html === undefined) throw new Refused(503, 'the page was not built: run npm run build:dashboard');
+        this.reply.send(response, html, 200, { 'content-type': 'text/html; charset=utf-8' });
+      });
+    }
+
+    @Get('assets/:file')
+    asset(@Req() request: DashboardRequest, @Res() response: unknown): void {
+      const file = this.files.asset(request.params['file'] ?? '');
+      if (file === undefined) {
+        this.reply.json(response, { error: 'not found' }, 404);
+        return;
+      }
+      const gzip = String(request.headers['accept-encoding'] ?? '').includes('gzip');
+      this.reply.send(response, gzip ? file.gzipped : file.bytes, 200, {
+        'content-type': file.type,
+        // Names carry a hash of the content.
+        'cache-control': 'private, max-age=31536000, immutable',
+        vary: 'accept-encoding',
+        ...(gzip ? { 'content-encoding': 'gzip' } : {}),
+      });
+    }
+
+    @Get('api/meta')
+    async meta(@Res() response: unknown, @Context() context: ExecutionContext): Promise<void> {
+      await this.answer(response, async () => {
+        await this.allow('view', context);
+        const { readOnly, payloads, unauthenticated } = this.options;
+        const can: DashboardAction[] = [];
+        for (const action of DASHBOARD_ACTIONS) {
+          if (!this.offers(action)) continue;
+          if (await this.options.can(action, context)) can.push(action);
+        }
+        const meta = {
+          ...this.lists.meta(),
+          readOnly,
+          payloads,
+          unauthenticated,
+          can,
+          actor: this.actor(context),
+        };
+        this.reply.json(response, meta);
+      });
+    }
+
+    @Get('api/events/:id')
+    async event(
+      @Req() request: DashboardRequest,
+      @Res() response: unknown,
+      @Context() context: ExecutionContext,
+    ): Promise<void> {
+      await this.answer(response, async () => {
+        await this.allow('view', context);
+        const event = await this.lists.event(request.params['id'] ?? '');
+        if (event === undefined) throw new Refused(404, 'there is no such event; it may have been pruned');
+        const shown = this.options.payloads === 'shown' && (await this.options.can('reveal', context));
+        const body = shown ? await this.lists.content(event.id) : undefined;
+        this.reply.json(response, body === undefined ? event : { ...event, body });
+      });
+    }
+
+    @Get(['api/:list', 'api/:list/:id'])
+    async list(
+      @Req() request: DashboardRequest,
+      @Res() response: unknown,
+      @Context() context: ExecutionContext,
+    ): Promise<void> {
+      await this.answer(response, async () => {
+        await this.allow('view', context);
+        const { list = '', id } = request.params;
+        const found = await this.lists.list(list, id, request.query);
+        if (found === undefined) throw new Refused(404, 'not found');
+        this.reply.json(response, found);
+      });
+    }
+
+    /** As an attachment, and by POST: a link to it must not show content or leave an audit row. */
+    @Post('api/actions/download')
+    @HttpCode(200)
+    async download(
+      @Req() request: DashboardRequest,
+      @Res() response: unknown,
+      @Context() context: ExecutionContext,
+    ): Promise<void> {
+      await this.answer(response, async () => {
+        await this.allowChange('reveal', request, context);
+        const { bytes, name } = await this.actions.revealed(
+          { ...(request.body as object), download: true },
+          this.actor(context),
+        );
+        this.reply.send(response, bytes, 200, {
+          'content-type': 'application/octet-stream',
+          'content-disposition': `attachment; filename="${name}"`,
+        });
+      });
+    }
+
+    @Post('api/actions/:action')
+    @HttpCode(200)
+    async act(
+      @Req() request: DashboardRequest,
+      @Res() response: unknown,
+      @Context() context: ExecutionContext,
+    ): Promise<void> {
+      await this.answer(response, async () => {
+        const action = request.params['action'] ?? '';
+        if (!isAction(action)) throw new Refused(404, 'not found');
+        await this.allowChange(action, request, context);
+        this.reply.json(response, await this.actions.run(action, request.body, this.actor(context)));
+      });
+    }
+
+    private async allowChange(
+      action: ActionName,
+      request: DashboardRequest,
+      context: ExecutionContext,
+    ): Promise<void> {
+      const fault = crossSiteFault(request);
+      if (fault !== undefined) throw new Refused(403, fault);
+      if (!this.offers(PERMISSION[action])) throw new Refused(404, `'${action}' is not offered here`);
+      await this.allow(PERMISSION[action], context);
+      if (typeof request.body !== 'object' || request.body === null)
+        throw new Refused(400, 'expected a JSON object; does the application parse JSON bodies?');
+    }
+
+    private async allow(action: DashboardAction, context: ExecutionContext): Promise<void> {
+      const request = context.switchToHttp().getRequest<DashboardRequest>();
+      const fault = this.options.unauthenticated ? foreignNameFault(request) : undefined;
+      if (fault !== undefined) throw new Refused(403, fault);
+      if (!(await this.options.can(action, context))) throw new Refused(403, `'${action}' is not allowed`);
+    }
+
+    private offers(action: DashboardAction): boolean {
+      if (action === 'reveal') return this.options.payloads !== 'hidden';
+      return action === 'view' || !this.options.readOnly;
+    }
+
+    private actor(context: ExecutionContext): string {
+      return this.options.actor(context) ?? (this.options.unauthenticated ? 'local' : 'unnamed');
+    }
+
+    /** Errors as short JSON: never a stack, a statement or a table's name. */
+    private async answer(response: unknown, work: () => Promise<void>): Promise<void> {
+      try {
+        await work();
+      } catch (error) {
+        const [status, message] = faultOf(error, this.logger);
+        this.reply.json(response, { error: message }, status);
+      }
+    }
+  }
+  return WebhooksDashboardController;
+}
+
+/**
+ * Where the assets lie, relative to the page's own address: the application may sit behind a proxy that strips a prefix, so that
+ * nobody here knows the whole path.
+ */
+function baseOf(request: DashboardRequest): string {
+  const path = (request.originalUrl ?? request.url).split('?', 1)[0]!;
+  return path.endsWith('/') ? '.' : `./${path.slice(path.lastIndexOf('/') + 1)}`;
+}

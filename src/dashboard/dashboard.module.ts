@@ -1,0 +1,43 @@
+import { Inject, Logger, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
+import { DashboardActions } from './dashboard.actions.js';
+import { DASHBOARD, dashboardController } from './dashboard.controller.js';
+import { DashboardLists } from './dashboard.lists.js';
+import { resolveDashboard, type DashboardOptions, type ResolvedDashboard } from './dashboard.options.js';
+import { PageFiles } from './page.files.js';
+import { Reply } from './reply.js';
+
+/** Mounts the dashboard: page and JSON API, under the application's own guards. Needs `WebhooksModule` in the same application. */
+@Module({})
+export class WebhooksDashboardModule implements OnApplicationBootstrap {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(@Inject(DASHBOARD) private readonly options: ResolvedDashboard) {}
+
+  /**
+   * `WebhooksDashboardModule.forRoot({ path: 'admin/webhooks', guards: [AdminGuard], imports: [AuthModule] })`
+   * @throws ConfigurationError without a guard, unless `allowUnauthenticated: true`
+   */
+  static forRoot(options: DashboardOptions): DynamicModule {
+    const resolved = resolveDashboard(options);
+    return {
+      module: WebhooksDashboardModule,
+      imports: [...(options.imports ?? [])],
+      controllers: [dashboardController(resolved.path, options.guards ?? [])],
+      providers: [
+        { provide: DASHBOARD, useValue: resolved },
+        DashboardActions,
+        DashboardLists,
+        PageFiles,
+        Reply,
+      ],
+    };
+  }
+
+  onApplicationBootstrap(): void {
+    if (this.options.unauthenticated) {
+      this.logger.warn(
+        `the dashboard at '${this.options.path}' asks nobody who they are (allowUnauthenticated): for this machine only`,
+      );
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
+import { z } from 'zod';
+import { ConfigurationError } from '../core/errors.js';
+import { check } from '../core/schema.js';
+
+/** What a person may be allowed to do; given to `can`. */
+export const DASHBOARD_ACTIONS = [
+  'view',
+  'reveal',
+  'revive',
+  'issue',
+  'verify-again',
+  'replay',
+  'decide',
+  'erase',
+  'pause',
+] as const;
+export type DashboardAction = (typeof DASHBOARD_ACTIONS)[number];
+
+/** Options of `WebhooksDashboardModule.forRoot`. */
+export interface DashboardOptions {
+  /** Where page and API are mounted, under the application's global prefix. @default 'webhooks-desk' */
+  readonly path?: string;
+  /** The application's own guards; every request passes them, those for scripts and styles too. */
+  readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
+  /** Modules that give the guards what they inject. */
+  readonly imports?: ModuleMetadata['imports'];
+  /** No action but looking. @default false */
+  readonly readOnly?: boolean;
+  /**
+   * Bodies of events and payloads of effects. `hidden`: never sent. `reveal`: at a click, which leaves an audit row.
+   * `shown`: with the event.
+   * @default 'reveal'
+   */
+  readonly payloads?: 'hidden' | 'reveal' | 'shown';
+  /** Asked before each action, after the guards. @default everything that the guards let through */
+  readonly can?: (action: DashboardAction, context: ExecutionContext) => boolean | Promise<boolean>;
+  /** The name that stands in the audit. @default what the request's `user` is called: email, username, name, sub or id */
+  readonly actor?: (context: ExecutionContext) => string | undefined;
+  /** Mounts it without a guard: whoever reaches the port sees everything. For a developer's own machine. @default false */
+  readonly allowUnauthenticated?: boolean;
+}
+
+/** The options with every default filled in. */
+export interface ResolvedDashboard {
+  readonly path: string;
+  readonly readOnly: boolean;
+  readonly payloads: 'hidden' | 'reveal' | 'shown';
+  readonly can: NonNullable<DashboardOptions['can']>;
+  readonly actor: NonNullable<DashboardOptions['actor']>;
+  readonly unauthenticated: boolean;
+}
+
+const isFunction = (value: unknown) => typeof value === 'function';
+const schema = z.strictObject({
+  path: z
+    .string()
+    .regex(/^[\w-]+(?:\/[\w-]+)*$/, {
+      error: `expected a path such as 'admin/webhooks', without slashes around it`,
+    })
+    .optional(),
+  guards: z.array(z.unknown()).optional(),
+  imports: z.array(z.unknown()).optional(),
+  readOnly: z.boolean().optional(),
+  payloads: z.enum(['hidden', 'reveal', 'shown']).optional(),
+  can: z.custom(isFunction, { error: 'expected a function' }).optional(),
+  actor: z.custom(isFunction, { error: 'expected a function' }).optional(),
+  allowUnauthenticated: z.boolean().optional(),
+});
+
+/** @throws ConfigurationError for a wrong option, and without a guard: whatever the environment, the default is to refuse */
+export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
+  check(schema, options, 'WebhooksDashboardModule options');
+  const guards = options.guards ?? [];
+  if (guards.length === 0 && options.allowUnauthenticated !== true) {
+    throw new ConfigurationError(
+      `WebhooksDashboardModule options.guards: expected at least one guard of the application, received none. The dashboard shows ` +
+        `what your customers' providers send and can run it again. On a developer's own machine: allowUnauthenticated: true`,
+    );
+  }
+  return {
+    path: options.path ?? 'webhooks-desk',
+    readOnly: options.readOnly ?? false,
+    payloads: options.payloads ?? 'reveal',
+    can: options.can ?? (() => true),
+    actor: options.actor ?? userOf,
+    unauthenticated: guards.length === 0,
+  };
+}
+
+function userOf(context: ExecutionContext): string | undefined {
+  const { user } = context.switchToHttp().getRequest<{ user?: Readonly<Record<string, unknown>> | string }>();
+  if (typeof user !== 'object') return user;
+  for (const name of ['email', 'username', 'name', 'sub', 'id']) {
+    const value = user?.[name];
+    if (typeof value === 'string' || typeof value === 'number') return String(value);
+  }
+  return undefined;
+}

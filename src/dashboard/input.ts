@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import { InputRefused } from '../core/errors.js';
+import { OUTBOX_STATES } from '../core/states.js';
+import { MAX_AT_ONCE } from '../operator/operator.js';
+
+const text = (max: number) => z.string().max(max);
+const reason = text(1_000).default('');
+const uuid = z.uuid();
+const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
+const events = z.array(eventKey).min(1).max(MAX_AT_ONCE);
+const refire = z.array(text(255)).max(50).default([]);
+
+/** What each action takes as JSON. */
+export const ACTION_INPUT = {
+  revive: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
+  issue: z.strictObject({
+    fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
+    state: z.enum(['open', 'acknowledged', 'resolved']),
+    reason,
+  }),
+  'verify-again': z.strictObject({ source: text(64), after: uuid.optional(), reason }),
+  reveal: z.strictObject({
+    event: uuid.optional(),
+    effect: uuid.optional(),
+    download: z.boolean().optional(),
+    reason,
+  }),
+  'replay-preview': z.strictObject({ events, refire }),
+  replay: z.strictObject({ events, refire, reason }),
+  decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
+  erase: z.strictObject({ event: eventKey, reason }),
+  pause: z.strictObject({
+    kind: z.enum(['source', 'handler', 'effect']),
+    name: text(255),
+    paused: z.boolean(),
+    reason,
+  }),
+} as const;
+export type ActionName = keyof typeof ACTION_INPUT;
+export type ActionInput<N extends ActionName> = z.infer<(typeof ACTION_INPUT)[N]>;
+
+/** What lists take in the query; anything else in it is left alone. */
+export const QUERY = {
+  overview: z.object({ range: z.enum(['hour', 'day']).default('hour') }),
+  events: z.object({ q: text(1_000).default(''), after: text(300).optional() }),
+  effects: z.object({
+    name: text(255).optional(),
+    state: z.enum(OUTBOX_STATES).optional(),
+    before: uuid.optional(),
+  }),
+  rejections: z.object({ source: text(64).optional(), before: uuid.optional() }),
+  audit: z.object({
+    before: z
+      .string()
+      .regex(/^\d{1,18}$/)
+      .optional(),
+  }),
+} as const;
+
+/** @throws InputRefused naming what was expected */
+export function read<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map((issue) => `${[where, ...issue.path].join('.')}: ${issue.message}`);
+  throw new InputRefused(faults.join('; ').slice(0, 500));
+}

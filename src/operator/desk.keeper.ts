@@ -1,0 +1,200 @@
+import { hostname } from 'node:os';
+import {
+  Inject,
+  Injectable,
+  Logger,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+} from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import type { Alert } from '../core/alert.js';
+import { Alerts } from '../core/alerts.js';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { Tally } from '../core/tally.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HostTimers } from '../outbox/host-timers.js';
+import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { WakeListener } from '../outbox/wake.listener.js';
+import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
+import { LeaseStore } from '../storage/lease.store.js';
+import { RelayStore } from '../storage/relay.store.js';
+import { StatStore } from '../storage/stat.store.js';
+import { RejectionExplainer } from './rejection.explainer.js';
+import { Stats } from './stats.js';
+import { Watch } from './watch.js';
+
+const TIMER = 'webhook-inbox:desk';
+const ROUND_MS = 5_000;
+const JOB = 'desk';
+const JOB_MS = 3 * ROUND_MS;
+/** Rounds between two prunings. */
+const PRUNE_EVERY = 120;
+const STATS_AGE_MS = 3 * 86_400_000;
+const INSTANCE_AGE_MS = 3_600_000;
+const MAX_ALERTS = 100;
+const KEEP_ALERTS = 500;
+
+/**
+ * Writes down, every few seconds and off the way of any request, what this process counted: rollups, duplicates, alerts, samples of
+ * rejections and a sign of life. One process at a time also takes the backlog's measure and prunes.
+ */
+@Injectable()
+export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
+  private readonly logger = new Logger('WebhookInbox');
+  private alerts: Omit<ToldAlert, 'id'>[] = [];
+  private rounds = 0;
+  private failing = false;
+  private state: 'idle' | 'started' | 'stopped' = 'idle';
+  private running: Promise<void> = Promise.resolve();
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly tally: Tally,
+    private readonly stats: Stats,
+    private readonly store: StatStore,
+    private readonly relays: RelayStore,
+    private readonly alertStore: AlertStore,
+    private readonly leases: LeaseStore,
+    private readonly explainer: RejectionExplainer,
+    private readonly watch: Watch,
+    private readonly relay: OutboxRelay,
+    private readonly listener: WakeListener,
+    private readonly timers: HostTimers,
+    alerts: Alerts,
+  ) {
+    alerts.listen((alert) => this.keep(alert));
+  }
+
+  onApplicationBootstrap(): void {
+    this.state = 'started';
+    this.timers.after(TIMER, 0, () => this.turn());
+  }
+
+  onModuleDestroy(): void {
+    this.timers.cancel(TIMER);
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    if (this.state !== 'started') return;
+    this.state = 'stopped';
+    this.timers.cancel(TIMER);
+    await this.running;
+    await this.quietly(async () => {
+      await this.flush();
+      await this.relays.leave(this.dataSource.manager, this.relay.owner);
+    });
+  }
+
+  /** One round: everything counted since the last is written down. Tests call it; the timer does in production. */
+  async round(): Promise<void> {
+    // One at a time: a second one would return before what the first has drained is written down.
+    const round = this.running.catch(() => undefined).then(() => this.roundNow());
+    this.running = round.catch(() => undefined);
+    return round;
+  }
+
+  private async roundNow(): Promise<void> {
+    await this.flush();
+    const { manager } = this.dataSource;
+    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return;
+    await this.measure(manager);
+    if (this.rounds % PRUNE_EVERY === 0) await this.prune(manager);
+    this.rounds += 1;
+  }
+
+  private async flush(): Promise<void> {
+    const counted = this.tally.drain();
+    const alerts = this.alerts;
+    this.alerts = [];
+    this.watch.counted(counted.metrics);
+    try {
+      await this.dataSource.transaction('READ COMMITTED', async (manager) => {
+        // Counts may be lost with the server; they must not cost the claims an fsync, nor wait for a lock.
+        await manager.query(`SET LOCAL synchronous_commit = off`);
+        await manager.query(`SET LOCAL lock_timeout = 2000`);
+        await this.store.flush(manager, counted);
+        await this.alertStore.add(manager, alerts);
+        await this.relays.beat(manager, this.instance());
+      });
+    } catch (error) {
+      // Added up again at the next round; duplicates and secrets are notes that may be missed.
+      this.tally.giveBack(counted);
+      this.alerts = [...alerts, ...this.alerts].slice(-MAX_ALERTS);
+      throw error;
+    }
+    await this.explainer.explain(this.dataSource.manager);
+  }
+
+  private async measure(manager: EntityManager): Promise<void> {
+    const backlog = await this.relays.backlog(manager, this.stats.names());
+    this.watch.backlog(backlog);
+    const instances = await this.relays.list(manager);
+    const gauge = (metric: string, value: number) => ({ source: '', metric: `max:${metric}`, value });
+    await this.store.flush(manager, {
+      duplicates: [],
+      secrets: [],
+      metrics: [
+        gauge('backlog-ms', Math.round(backlog.overdue[0]?.ageMs ?? 0)),
+        gauge('pending', backlog.pending),
+        gauge('dead', backlog.dead),
+        gauge(
+          'running',
+          instances.reduce((sum, one) => sum + one.running, 0),
+        ),
+      ],
+    });
+  }
+
+  private async prune(manager: EntityManager): Promise<void> {
+    await this.store.prune(manager, STATS_AGE_MS);
+    await this.relays.prune(manager, INSTANCE_AGE_MS);
+    await this.alertStore.prune(manager, KEEP_ALERTS);
+    await this.explainer.prune(manager);
+  }
+
+  private instance() {
+    return {
+      id: this.relay.owner,
+      host: hostname(),
+      pid: process.pid,
+      node: process.version,
+      relays: this.options.relay !== false,
+      listens: this.listener.listening,
+      running: this.relay.running,
+    };
+  }
+
+  /** Each dead letter has its own row to be found by; its alert is not kept beside it. */
+  private keep(alert: Alert): void {
+    if (alert.kind === 'dead-letter' || this.alerts.length >= MAX_ALERTS) return;
+    const { kind, ...facts } = alert;
+    this.alerts.push({ at: new Date(), kind, subject: subjectOf(alert), facts });
+  }
+
+  private turn(): void {
+    void this.quietly(() => this.round()).then(() => {
+      if (this.state === 'started') this.timers.after(TIMER, ROUND_MS, () => this.turn());
+    });
+  }
+
+  private async quietly(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+      this.failing = false;
+    } catch (error) {
+      // Once, until it works again: an application without the desk's tables should not log this every five seconds.
+      if (!this.failing)
+        this.logger.warn(logLine(`counts could not be written down: ${errorText(error)}`, {}));
+      this.failing = true;
+    }
+  }
+}
+
+function subjectOf(alert: Alert): string {
+  if ('event' in alert && alert.event !== undefined) return `${alert.event.source} ${alert.event.eventId}`;
+  if ('source' in alert) return alert.source;
+  return 'name' in alert ? alert.name : '';
+}

@@ -1,0 +1,198 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { ACK_BUCKETS_MS } from '../core/tally.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { BoundedRead } from '../storage/bounded.read.js';
+import { RelayStore, type Backlog } from '../storage/relay.store.js';
+import { StatStore, type StatPoint } from '../storage/stat.store.js';
+
+/** `hour`: minute by minute; `day`: in steps of ten minutes. */
+export type Range = 'hour' | 'day';
+
+const MINUTE_MS = 60_000;
+export const RANGES: Readonly<Record<Range, { readonly sinceMs: number; readonly stepMs: number }>> = {
+  hour: { sinceMs: 60 * MINUTE_MS, stepMs: MINUTE_MS },
+  day: { sinceMs: 24 * 60 * MINUTE_MS, stepMs: 10 * MINUTE_MS },
+};
+
+/** Counts in one step of time. */
+export interface Step {
+  /** Its start, in milliseconds since 1970. */
+  readonly at: number;
+  readonly deliveries: number;
+  readonly handled: number;
+  readonly duplicates: number;
+  readonly rejected: number;
+  /** The same by reason; reasons without one are left out. */
+  readonly rejectedBy: Readonly<Record<string, number>>;
+  readonly retried: number;
+  readonly dead: number;
+  readonly unavailable: number;
+  /** Milliseconds until a verdict, estimated from a histogram; null where nothing was answered. */
+  readonly ackP50: number | null;
+  readonly ackP99: number | null;
+  /** Largest values seen in it; null where nobody looked. */
+  readonly backlogMs: number | null;
+  readonly pending: number | null;
+  readonly running: number | null;
+  readonly deadRows: number | null;
+}
+export interface Overview {
+  readonly range: Range;
+  readonly stepMs: number;
+  readonly steps: readonly Step[];
+  readonly rejectedBy: readonly { readonly reason: string; readonly count: number }[];
+  readonly now: Backlog & { readonly running: number; readonly instances: number };
+}
+/** What a source did within the last hour and day. */
+export interface SourceRates {
+  readonly hour: number;
+  readonly day: number;
+  readonly duplicatesDay: number;
+  readonly rejectedDay: number;
+  readonly handledDay: number;
+  readonly deadDay: number;
+}
+
+const REJECTED = 'rejected:';
+
+/** An instance that was silent for longer is taken for gone. */
+export const SILENT_MS = 45_000;
+
+/** Figures from the small rollups: no question touches the claims. */
+@Injectable()
+export class Stats {
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly reads: BoundedRead,
+    private readonly store: StatStore,
+    private readonly relays: RelayStore,
+    private readonly registry: HandlerRegistry,
+  ) {}
+
+  async overview(range: Range, nowMs = Date.now()): Promise<Overview> {
+    const { sinceMs, stepMs } = RANGES[range];
+    return this.reads.run(async (manager) => {
+      const points = await this.store.series(manager, sinceMs, stepMs, false);
+      const backlog = await this.relays.backlog(manager, this.names());
+      const instances = (await this.relays.list(manager)).filter((one) => one.silentMs < SILENT_MS);
+      return {
+        range,
+        stepMs,
+        steps: stepsOf(points, sinceMs, stepMs, nowMs),
+        rejectedBy: byReason(points),
+        now: {
+          ...backlog,
+          running: instances.reduce((sum, one) => sum + one.running, 0),
+          instances: instances.length,
+        },
+      };
+    });
+  }
+
+  /** Rates of each source, from one look at the rollups of a day. */
+  async rates(): Promise<ReadonlyMap<string, SourceRates>> {
+    const points = await this.reads.run((manager) =>
+      this.store.series(manager, RANGES.day.sinceMs, RANGES.hour.sinceMs, true),
+    );
+    const hour = await this.reads.run((manager) =>
+      this.store.series(manager, RANGES.hour.sinceMs, RANGES.hour.sinceMs, true),
+    );
+    return new Map(
+      [...this.options.sources.keys()].map((source) => {
+        const day = points.filter((point) => point.source === source);
+        const sum = (of: readonly StatPoint[], metric: string) =>
+          of
+            .filter((point) => point.metric.startsWith(metric))
+            .reduce((total, { value }) => total + value, 0);
+        const rates = {
+          hour: sum(
+            hour.filter((point) => point.source === source),
+            'deliveries',
+          ),
+          day: sum(day, 'deliveries'),
+          duplicatesDay: sum(day, 'duplicates'),
+          rejectedDay: sum(day, REJECTED),
+          handledDay: sum(day, 'handled'),
+          deadDay: sum(day, 'dead'),
+        };
+        return [source, rates];
+      }),
+    );
+  }
+
+  /** Names that may be owed: those of this process. */
+  names(): string[] {
+    return [
+      ...this.registry.handlers().keys(),
+      ...this.registry.effects().keys(),
+      ...this.registry.routes().keys(),
+    ];
+  }
+}
+
+function stepsOf(points: readonly StatPoint[], sinceMs: number, stepMs: number, nowMs: number): Step[] {
+  const byStep = new Map<number, Map<string, number>>();
+  for (const { at, metric, value } of points) {
+    const metrics = byStep.get(at.getTime()) ?? new Map<string, number>();
+    metrics.set(metric, (metrics.get(metric) ?? 0) + value);
+    byStep.set(at.getTime(), metrics);
+  }
+  const steps: Step[] = [];
+  const last = Math.floor(nowMs / stepMs) * stepMs;
+  for (let at = last - sinceMs + stepMs; at <= last; at += stepMs) {
+    steps.push(stepOf(at, byStep.get(at) ?? new Map<string, number>()));
+  }
+  return steps;
+}
+
+function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
+  const count = (metric: string) => metrics.get(metric) ?? 0;
+  const rejected = [...metrics].filter(([metric]) => metric.startsWith(REJECTED));
+  return {
+    at,
+    deliveries: count('deliveries'),
+    handled: count('handled'),
+    duplicates: count('duplicates'),
+    rejected: rejected.reduce((sum, [, value]) => sum + value, 0),
+    rejectedBy: Object.fromEntries(rejected.map(([metric, value]) => [metric.slice(REJECTED.length), value])),
+    retried: count('retried'),
+    dead: count('dead'),
+    unavailable: count('unavailable') + count('failed'),
+    ackP50: percentile(metrics, 0.5),
+    ackP99: percentile(metrics, 0.99),
+    backlogMs: metrics.get('max:backlog-ms') ?? null,
+    pending: metrics.get('max:pending') ?? null,
+    running: metrics.get('max:running') ?? null,
+    deadRows: metrics.get('max:dead') ?? null,
+  };
+}
+
+/** Linear within its bucket, which is how far a histogram can tell. */
+function percentile(metrics: ReadonlyMap<string, number>, part: number): number | null {
+  const bounds = [...ACK_BUCKETS_MS, Infinity];
+  const counts = bounds.map((bound) => metrics.get(`ack:${bound}`) ?? 0);
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return null;
+  let before = 0;
+  for (const [index, count] of counts.entries()) {
+    if (count > 0 && before + count >= part * total) {
+      const from = index === 0 ? 0 : bounds[index - 1]!;
+      const to = bounds[index] === Infinity ? from : bounds[index]!;
+      return Math.round((from + ((part * total - before) / count) * (to - from)) * 10) / 10;
+    }
+    before += count;
+  }
+  return null;
+}
+
+function byReason(points: readonly StatPoint[]): { reason: string; count: number }[] {
+  const counts = new Map<string, number>();
+  for (const { metric, value } of points) {
+    if (!metric.startsWith(REJECTED)) continue;
+    const reason = metric.slice(REJECTED.length);
+    counts.set(reason, (counts.get(reason) ?? 0) + value);
+  }
+  return [...counts].map(([reason, count]) => ({ reason, count })).sort((a, b) => b.count - a.count);
+}

@@ -1,0 +1,70 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { Alerts } from '../core/alerts.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Counted } from '../core/tally.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import type { Backlog } from '../storage/relay.store.js';
+import { Hysteresis } from './hysteresis.js';
+
+const REJECTION_WINDOW_MS = 60_000;
+const RATIO_WINDOW_MS = 5 * 60_000;
+/** Below this many deliveries a ratio says nothing. */
+const RATIO_DELIVERIES = 100;
+
+/** Watches the counts of this process and the backlog of all, and alerts when a person should look. */
+@Injectable()
+export class Watch {
+  private readonly hysteresis = new Hysteresis();
+  private seen: { readonly atMs: number; readonly metrics: Counted['metrics'] }[] = [];
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /** What was counted since the last call. */
+  counted(metrics: Counted['metrics'], nowMs = performance.now()): void {
+    this.seen.push({ atMs: nowMs, metrics });
+    this.seen = this.seen.filter(({ atMs }) => atMs > nowMs - RATIO_WINDOW_MS);
+    for (const source of ['', ...this.options.sources.keys()]) {
+      this.rejections(source, nowMs);
+      this.duplicates(source, nowMs);
+    }
+  }
+
+  /** The backlog as the database has it. */
+  backlog({ overdue }: Backlog): void {
+    const thresholdMs = this.options.alerts.backlogMs;
+    const worst = overdue[0] ?? { name: '', ageMs: 0 };
+    if (this.hysteresis.reached('backlog', worst.ageMs, thresholdMs)) {
+      this.alerts.raise({ kind: 'backlog', name: worst.name, ageMs: Math.round(worst.ageMs), thresholdMs });
+    }
+  }
+
+  private rejections(source: string, nowMs: number): void {
+    const threshold = this.options.alerts.rejections;
+    const count = this.sum(source, nowMs - REJECTION_WINDOW_MS, (metric) => metric.startsWith('rejected:'));
+    if (this.hysteresis.reached(`rejections ${source}`, count, threshold)) {
+      this.alerts.raise({ kind: 'rejection-burst', source, count, threshold });
+    }
+  }
+
+  private duplicates(source: string, nowMs: number): void {
+    const threshold = this.options.alerts.duplicateRatio;
+    const since = nowMs - RATIO_WINDOW_MS;
+    const deliveries = this.sum(source, since, (metric) => metric === 'deliveries');
+    const duplicates = this.sum(source, since, (metric) => metric === 'duplicates');
+    const ratio = deliveries < RATIO_DELIVERIES ? 0 : duplicates / deliveries;
+    if (this.hysteresis.reached(`duplicates ${source}`, ratio, threshold)) {
+      this.alerts.raise({ kind: 'duplicate-ratio', source, deliveries, duplicates, threshold });
+    }
+  }
+
+  private sum(source: string, sinceMs: number, matches: (metric: string) => boolean): number {
+    return this.seen
+      .filter(({ atMs }) => atMs > sinceMs)
+      .flatMap(({ metrics }) => metrics)
+      .filter((one) => one.source === source && matches(one.metric))
+      .reduce((total, { value }) => total + value, 0);
+  }
+}

@@ -1,0 +1,44 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+/** An alert that was told. */
+export interface ToldAlert {
+  readonly id: string;
+  readonly at: Date;
+  readonly kind: string;
+  readonly subject: string;
+  readonly facts: Readonly<Record<string, unknown>>;
+}
+
+@Injectable()
+export class AlertStore {
+  async add(manager: EntityManager, alerts: readonly Omit<ToldAlert, 'id'>[]): Promise<void> {
+    if (alerts.length === 0) return;
+    await manager.query(
+      `INSERT INTO webhook_alert (at, kind, subject, facts)
+       SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::jsonb[])`,
+      [
+        alerts.map((a) => a.at),
+        alerts.map((a) => a.kind),
+        alerts.map((a) => a.subject),
+        alerts.map((a) => JSON.stringify(a.facts)),
+      ],
+    );
+  }
+
+  /** Newest first. */
+  async list(manager: EntityManager, limit: number): Promise<ToldAlert[]> {
+    return manager.query(
+      `SELECT id::text, at, kind, subject, facts FROM webhook_alert ORDER BY webhook_alert.id DESC LIMIT $1`,
+      [limit],
+    );
+  }
+
+  /** Keeps the newest `keep`. */
+  async prune(manager: EntityManager, keep: number): Promise<void> {
+    await manager.query(
+      `DELETE FROM webhook_alert WHERE id <= (SELECT id FROM webhook_alert ORDER BY id DESC OFFSET $1 LIMIT 1)`,
+      [keep],
+    );
+  }
+}

@@ -1,0 +1,113 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+/** A request that was not believed, explained. Bytes and values of headers only where the application asked to keep them. */
+export interface Rejected {
+  readonly id: string;
+  readonly at: Date;
+  readonly source: string;
+  readonly reason: string;
+  readonly detail: string;
+  /** What most likely is wrong, as a short code. */
+  readonly diagnosis: string;
+  /** The same in a sentence, with what to do. */
+  readonly explanation: string;
+  readonly bytes: number;
+  readonly contentType: string;
+  readonly headerNames: readonly string[];
+  readonly method: string;
+}
+export interface KeptRequest {
+  readonly url: string;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: Buffer;
+}
+export interface ListedRejection extends Rejected {
+  /** Bytes and signature are there, so that it can be verified again. */
+  readonly kept: boolean;
+  readonly takenAt: Date | null;
+  readonly takenAs: string | null;
+}
+
+@Injectable()
+export class RejectionStore {
+  async add(manager: EntityManager, rejected: Rejected, kept: KeptRequest | undefined): Promise<void> {
+    await manager.query(ADD, [
+      rejected.id,
+      rejected.at,
+      rejected.source,
+      rejected.reason,
+      rejected.detail,
+      rejected.diagnosis,
+      rejected.explanation,
+      rejected.bytes,
+      rejected.contentType,
+      rejected.headerNames,
+      rejected.method,
+      kept?.url ?? null,
+      kept === undefined ? null : JSON.stringify(kept.headers),
+      kept?.body ?? null,
+    ]);
+  }
+
+  /** Newest first, from before the row `before`. */
+  async list(
+    manager: EntityManager,
+    limit: number,
+    filter: { readonly source?: string; readonly before?: string },
+  ): Promise<ListedRejection[]> {
+    return manager.query(LIST, [limit, filter.before ?? LAST_ID, filter.source ?? null]);
+  }
+
+  /** Requests of a source that were kept and not taken in since, oldest first, from after the row `after`. */
+  async kept(
+    manager: EntityManager,
+    source: string,
+    limit: number,
+    after?: string,
+  ): Promise<({ readonly id: string; readonly at: Date; readonly method: string } & KeptRequest)[]> {
+    return manager.query(KEPT, [source, limit, after ?? FIRST_ID]);
+  }
+
+  /** Notes that a kept request was verified after all; its bytes are in the claim from now on. */
+  async taken(manager: EntityManager, id: string, as: string): Promise<void> {
+    await manager.query(
+      `UPDATE webhook_rejection SET taken_at = now(), taken_as = $2, body = NULL, headers = NULL, url = NULL WHERE id = $1`,
+      [id, as],
+    );
+  }
+
+  /** Drops bytes after `keepMs` milliseconds, rows after a week, and all but the newest `max`. */
+  async prune(manager: EntityManager, keepMs: number, max: number): Promise<void> {
+    await manager.query(
+      `UPDATE webhook_rejection SET body = NULL, headers = NULL, url = NULL
+        WHERE body IS NOT NULL AND at < now() - $1 * interval '1 ms'`,
+      [keepMs],
+    );
+    await manager.query(`DELETE FROM webhook_rejection WHERE at < now() - interval '7 days'`);
+    await manager.query(
+      `DELETE FROM webhook_rejection WHERE id <= (SELECT id FROM webhook_rejection ORDER BY id DESC OFFSET $1 LIMIT 1)`,
+      [max],
+    );
+  }
+}
+
+const FIRST_ID = '00000000-0000-0000-0000-000000000000';
+const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+const ADD = `
+  INSERT INTO webhook_rejection (id, at, source, reason, detail, diagnosis, explanation, bytes, content_type, header_names,
+                                 method, url, headers, body)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
+
+const LIST = `
+  SELECT id, at, source, reason, detail, diagnosis, explanation, bytes, content_type AS "contentType",
+         header_names AS "headerNames", method, body IS NOT NULL AS kept, taken_at AS "takenAt", taken_as AS "takenAs"
+    FROM webhook_rejection
+   WHERE id < $2 AND ($3::text IS NULL OR source = $3)
+   ORDER BY id DESC LIMIT $1`;
+
+const KEPT = `
+  SELECT id, at, method, url, headers, body FROM webhook_rejection
+   WHERE source = $1 AND body IS NOT NULL AND taken_at IS NULL AND id > $3
+   ORDER BY id LIMIT $2`;

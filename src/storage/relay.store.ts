@@ -1,0 +1,96 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+
+/** A running process, as it tells of itself. */
+export interface Instance {
+  readonly id: string;
+  readonly host: string;
+  readonly pid: number;
+  /** Version of Node. */
+  readonly node: string;
+  /** Whether it runs what is owed, or only receives. */
+  readonly relays: boolean;
+  /** Whether it is told of commits by LISTEN; otherwise it polls. */
+  readonly listens: boolean;
+  /** Rows it runs right now. */
+  readonly running: number;
+}
+export interface SeenInstance extends Instance {
+  readonly startedAt: Date;
+  readonly seenAt: Date;
+  /** Milliseconds since its last sign of life, by the database's clock. */
+  readonly silentMs: number;
+}
+
+/** A job that one instance at a time may do, and who does it. */
+export interface HeldLease {
+  readonly name: string;
+  readonly owner: string;
+  readonly until: Date;
+}
+
+/** How much is owed right now. Counts stop at 10,000. */
+export interface Backlog {
+  readonly pending: number;
+  readonly dead: number;
+  readonly parked: number;
+  /** How long the most overdue row of each name has been due, longest first. */
+  readonly overdue: readonly { readonly name: string; readonly ageMs: number }[];
+}
+
+@Injectable()
+export class RelayStore {
+  async beat(manager: EntityManager, one: Instance): Promise<void> {
+    await manager.query(
+      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running) VALUES ($1, $2, $3, $4, $5, $6, $7)
+           ON CONFLICT (id) DO UPDATE SET running = EXCLUDED.running, listens = EXCLUDED.listens, seen_at = now()`,
+      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running],
+    );
+  }
+
+  async leave(manager: EntityManager, id: string): Promise<void> {
+    await manager.query(`DELETE FROM webhook_relay WHERE id = $1`, [id]);
+  }
+
+  async list(manager: EntityManager): Promise<SeenInstance[]> {
+    return manager.query(
+      `SELECT id, host, pid, node, relays, listens, running, started_at AS "startedAt", seen_at AS "seenAt",
+              (extract(epoch FROM now() - seen_at) * 1000)::float8 AS "silentMs"
+         FROM webhook_relay ORDER BY seen_at DESC LIMIT 200`,
+    );
+  }
+
+  async leases(manager: EntityManager): Promise<HeldLease[]> {
+    return manager.query(
+      `SELECT name, owner, until FROM webhook_lease WHERE until > now() ORDER BY name LIMIT 100`,
+    );
+  }
+
+  /** Forgets instances that have been silent for `ageMs` milliseconds. */
+  async prune(manager: EntityManager, ageMs: number): Promise<void> {
+    await manager.query(`DELETE FROM webhook_relay WHERE seen_at < now() - $1 * interval '1 ms'`, [ageMs]);
+  }
+
+  /** @param names what may be owed; each costs one step into the index of due rows */
+  async backlog(manager: EntityManager, names: readonly string[]): Promise<Backlog> {
+    const [row]: [{ pending: number; dead: number; parked: number }] = await manager.query(COUNTS);
+    const overdue: { name: string; ageMs: number }[] = await manager.query(OVERDUE, [names]);
+    return { ...row, overdue };
+  }
+}
+
+// Two indexes hold what is pending: rows that a relay may lease, and rows that wait for their turn.
+const PENDING = `SELECT FROM webhook_outbox WHERE state = 'pending' AND NOT waits
+  UNION ALL SELECT FROM webhook_outbox WHERE state = 'pending' AND waits`;
+
+const COUNTS = `
+  SELECT (SELECT count(*)::int FROM (${PENDING} LIMIT 10000) p) AS pending,
+         (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT 10000) d) AS dead,
+         (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'parked' LIMIT 10000) k) AS parked`;
+
+const OVERDUE = `
+  SELECT n.name, (extract(epoch FROM now() - first.due_at) * 1000)::float8 AS "ageMs"
+    FROM unnest($1::text[]) AS n(name)
+   CROSS JOIN LATERAL (SELECT due_at FROM webhook_outbox
+                        WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now() ORDER BY due_at LIMIT 1) first
+   ORDER BY 2 DESC`;

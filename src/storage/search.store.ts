@@ -1,0 +1,240 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { EventKey } from '../core/event.js';
+import { UUID, cursor, type Place } from '../core/place.js';
+import type { DeadReason, EventState, OutboxState, ParkedReason } from '../core/states.js';
+import {
+  BY_EVENT_ID,
+  BY_OUR_ID,
+  CONFLICTS,
+  DETAIL,
+  EVENT_ROWS,
+  EVENTS,
+  SOURCES,
+  effects,
+  exactWalkEnd,
+  owedEvents,
+  walk,
+  walkEnd,
+  type Walk,
+} from './search.sql.js';
+
+/** Which events a person asks for. */
+export interface EventFilter {
+  readonly sources?: readonly string[];
+  readonly tenant?: string;
+  /** A type, or its start with `*` at the end. */
+  readonly type?: string;
+  /** `parked`: with an effect that waits for a person. */
+  readonly state?: EventState | 'parked';
+  /** The provider's id, or one of ours (of the event, or of a row of its). */
+  readonly id?: string;
+  readonly after?: Date;
+  readonly before?: Date;
+}
+
+export interface ListedEvent extends EventKey {
+  readonly id: string;
+  readonly type: string;
+  readonly receivedAt: Date;
+  readonly occurredAt: Date | null;
+  readonly origin: 'delivery' | 'backfill';
+  readonly state: EventState;
+  readonly outcome: string | null;
+  readonly processedAt: Date | null;
+  readonly owed: number;
+  readonly effectsPending: number;
+  readonly effectsDone: number;
+  readonly effectsDead: number;
+  readonly effectsParked: number;
+  /** Deliveries after the first. */
+  readonly duplicates: number;
+}
+
+/** One page. `next` is set when there is more, or when the walk ended before it had looked at everything. */
+export interface EventPage {
+  readonly events: readonly ListedEvent[];
+  readonly next?: string;
+  /** Set when the page is not full because the walk has a limit: everything received since then was looked at. */
+  readonly searchedTo?: string;
+}
+
+export interface EventDetail extends Omit<
+  ListedEvent,
+  'effectsPending' | 'effectsDone' | 'effectsDead' | 'effectsParked'
+> {
+  /** Fingerprint of the secret that verified. */
+  readonly verifiedBy: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Size of the stored body; null when it was removed. */
+  readonly bytes: number | null;
+  readonly sha256: string | null;
+  readonly erasedAt: Date | null;
+  readonly lastDuplicateAt: Date | null;
+}
+
+/** An outbox row as people see it. */
+export interface WorkRow {
+  readonly id: string;
+  readonly parentId: string | null;
+  readonly kind: 'handler' | 'effect';
+  readonly name: string;
+  readonly key: string;
+  readonly state: OutboxState;
+  readonly attempt: number;
+  readonly attemptBase: number;
+  readonly lost: number;
+  readonly createdAt: Date;
+  /** When it is tried next, or when its lease ends. */
+  readonly dueAt: Date;
+  readonly settledAt: Date | null;
+  readonly leasedBy: string | null;
+  readonly reason: DeadReason | ParkedReason | null;
+  readonly error: string | null;
+}
+export interface EventRow extends WorkRow {
+  readonly result: string | null;
+  readonly payloadBytes: number | null;
+}
+export interface EffectRow extends WorkRow {
+  readonly source: string | null;
+  readonly tenant: string | null;
+  readonly eventId: string | null;
+  readonly claimId: string | null;
+}
+export interface Conflict {
+  readonly kind: 'other-bytes' | 'suspected-replay';
+  readonly sha256: string;
+  readonly deliveries: number;
+  readonly firstAt: Date;
+  readonly lastAt: Date;
+}
+
+/** Claims that one page may look at; fewer where the state of each has to be derived. */
+const SCAN = 10_000;
+const SCAN_STATES = 4_000;
+const SCAN_ROWS = 10_000;
+
+/** What people look for. Every question is bounded in the rows it may touch. */
+@Injectable()
+export class SearchStore {
+  /**
+   * A page of events, newest first.
+   * @param from `next` of the page before
+   * @param configured names of the sources that an id is looked for in
+   */
+  async events(
+    manager: EntityManager,
+    filter: EventFilter,
+    limit: number,
+    configured: readonly string[],
+    from?: Place,
+    scan?: number,
+  ): Promise<EventPage> {
+    if (filter.id !== undefined) return this.byId(manager, filter, configured);
+    const rows = ['dead', 'pending', 'parked'].includes(filter.state ?? '')
+      ? (filter.state as 'dead' | 'pending' | 'parked')
+      : undefined;
+    const most = scan ?? (filter.state === undefined ? SCAN : SCAN_STATES);
+    const hits = await run<Place>(
+      manager,
+      rows === undefined
+        ? walk(filter, from, limit + 1, most)
+        : owedEvents(filter, from, limit + 1, scan ?? SCAN_ROWS, rows),
+    );
+    const events = await this.page(manager, hits.slice(0, limit));
+    if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
+    if (rows !== undefined) return { events };
+    let [end] = await run<Place>(manager, walkEnd(filter, from, most));
+    if (end !== undefined && end.at === from?.at)
+      [end] = await run<Place>(manager, exactWalkEnd(filter, from, most));
+    return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
+  }
+
+  async detail(manager: EntityManager, id: string): Promise<EventDetail | undefined> {
+    const [row]: EventDetail[] = await manager.query(DETAIL, [id]);
+    return row;
+  }
+
+  /** The rows owed for an event, oldest first. */
+  async rows(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<EventRow[]> {
+    return manager.query(EVENT_ROWS, [source, tenant, eventId]);
+  }
+
+  async conflicts(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<Conflict[]> {
+    return manager.query(CONFLICTS, [source, tenant, eventId]);
+  }
+
+  /** The stored bytes of an event, and its content type. */
+  async body(
+    manager: EntityManager,
+    id: string,
+  ): Promise<{ body: Buffer | null; contentType: string | null } | undefined> {
+    const [row]: { body: Buffer | null; contentType: string | null }[] = await manager.query(
+      `SELECT body, headers ->> 'content-type' AS "contentType" FROM webhook_claim WHERE id = $1`,
+      [id],
+    );
+    return row;
+  }
+
+  /** The frozen payload of an effect. */
+  async payload(manager: EntityManager, outboxId: string): Promise<Buffer | null | undefined> {
+    const [row]: { payload: Buffer | null }[] = await manager.query(
+      `SELECT payload FROM webhook_outbox_data WHERE outbox_id = $1`,
+      [outboxId],
+    );
+    return row?.payload;
+  }
+
+  async effects(
+    manager: EntityManager,
+    filter: { readonly name?: string; readonly state?: OutboxState; readonly before?: string },
+    limit: number,
+  ): Promise<EffectRow[]> {
+    return run<EffectRow>(manager, effects(filter, limit, SCAN_ROWS));
+  }
+
+  /** The last event of each source. */
+  async lastEvents(
+    manager: EntityManager,
+    sources: readonly string[],
+  ): Promise<
+    { source: string; lastAt: Date | null; lastType: string | null; lastVerifiedBy: string | null }[]
+  > {
+    return manager.query(SOURCES, [sources]);
+  }
+
+  private async byId(
+    manager: EntityManager,
+    filter: EventFilter,
+    configured: readonly string[],
+  ): Promise<EventPage> {
+    const found: Place[] = UUID.test(filter.id!) ? await manager.query(BY_OUR_ID, [filter.id]) : [];
+    const named: Place[] = await manager.query(BY_EVENT_ID, [filter.sources ?? configured, filter.id]);
+    const unique = new Map([...found, ...named].map((place) => [place.id, place]));
+    const events = await this.page(manager, [...unique.values()]);
+    return { events: events.filter((event) => agrees(event, filter)) };
+  }
+
+  private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
+    if (places.length === 0) return [];
+    return manager.query(EVENTS, [places.map((place) => place.id)]);
+  }
+}
+
+function agrees(event: ListedEvent, filter: EventFilter): boolean {
+  const { sources, tenant, type, state, after, before } = filter;
+  return (
+    (sources === undefined || sources.includes(event.source)) &&
+    (tenant === undefined || event.tenant === tenant) &&
+    (type === undefined ||
+      (type.endsWith('*') ? event.type.startsWith(type.slice(0, -1)) : event.type === type)) &&
+    (state === undefined || (state === 'parked' ? event.effectsParked > 0 : event.state === state)) &&
+    (after === undefined || event.receivedAt >= after) &&
+    (before === undefined || event.receivedAt < before)
+  );
+}
+
+async function run<T>(manager: EntityManager, { text, parameters }: Walk): Promise<T[]> {
+  return manager.query(text, parameters);
+}

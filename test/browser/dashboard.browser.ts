@@ -1,0 +1,340 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { INestApplication } from '@nestjs/common';
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import { WebhooksDashboardModule } from '../../src/dashboard/index.js';
+import { Inbox } from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { createApplication, listen, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
+
+/** `npm run docs:dashboard` has the pictures of docs/dashboard.md made anew; otherwise they are made, and left out of the way. */
+const SHOTS = new URL(`../../${process.env.SCREENSHOTS ?? 'dist/screenshots'}/`, import.meta.url).pathname;
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const SCREENS = ['overview', 'events', 'effects', 'dead', 'rejections', 'sources', 'relays', 'audit'];
+
+describe('the page in a browser', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  let url: string;
+  let faults: string[] = [];
+  let outside: string[] = [];
+
+  const send = (source: string, { headers, body }: SignedRequest) =>
+    app.get(Inbox).receive(source, { headers, rawBody: body });
+  const open = async (path: string) => {
+    await page.goto(`${url}#/${path}`);
+    await page.locator('h1').waitFor();
+    await page.locator('[aria-busy]').first().waitFor({ state: 'detached' });
+  };
+  const shot = (name: string) => page.screenshot({ path: `${SHOTS}${name}.png` });
+  const newPage = async (options: Parameters<Browser['newContext']>[0] = {}) => {
+    await context?.close();
+    context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+    page = await context.newPage();
+    page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
+    page.on('pageerror', (error) => faults.push(String(error)));
+    page.on('request', (request) => {
+      if (!request.url().startsWith(new URL(url).origin) && !request.url().startsWith('blob:'))
+        outside.push(request.url());
+    });
+  };
+  /** Rules that a browser's person would stumble over. `rules` leaves the others out. */
+  const axe = async (rules?: string[]) => {
+    // Evaluated by the debugger, past the page's policy, which would refuse the script.
+    if (!(await page.evaluate(`'axe' in globalThis`))) await page.evaluate(axeSource);
+    const found = await page.evaluate(async (only) => {
+      const { axe: checker } = globalThis as never as {
+        axe: {
+          run(
+            options: object,
+          ): Promise<{ violations: { id: string; impact: string; nodes: { html: string }[] }[] }>;
+        };
+      };
+      const { violations } = await checker.run({
+        resultTypes: ['violations'],
+        ...(only ? { runOnly: only } : {}),
+      });
+      return violations.map(({ id, impact, nodes }) => ({ id, impact, at: nodes[0]?.html }));
+    }, rules);
+    return found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  };
+
+  beforeAll(async () => {
+    mkdirSync(SHOTS, { recursive: true });
+    database = await createDatabase();
+    app = await createApplication({
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources, deadLetterThreshold: 3, rejections: { keep: '24h' } },
+      providers: [DeskHandlers],
+      imports: [
+        WebhooksDashboardModule.forRoot({ allowUnauthenticated: true, actor: () => 'ann@example.com' }),
+      ],
+    });
+    url = `${await listen(app)}/webhooks-desk`;
+    browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
+    });
+    await seed();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await app?.close();
+    await database?.drop();
+  });
+  beforeEach(async () => {
+    faults = [];
+    outside = [];
+    await newPage();
+  });
+  afterEach(() => {
+    expect(faults).toEqual([]);
+    expect(outside).toEqual([]);
+  });
+
+  async function seed(): Promise<void> {
+    for (let i = 0; i < 24; i += 1) {
+      await send(
+        'stripe',
+        stripeEvent(`evt_1Pq${i}`, i % 3 === 0 ? 'customer.updated' : 'invoice.paid', { id: `in_${i}` }),
+      );
+      await send('awardee', awardee(`grant-${i}`, 'grant.made', { amount: i * 10 }));
+    }
+    for (let i = 0; i < 5; i += 1) await send('awardee', awardee('grant-3', 'grant.made', { amount: 30 }));
+    world.grantsFail = true;
+    for (const id of ['closed-1', 'closed-22', 'closed-333'])
+      await send('awardee', awardee(id, 'grant.made', { grant: { id, amount: 12_500, currency: 'EUR' } }));
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead'`)).length === 3,
+    );
+    world.grantsFail = false;
+    const forged = awardee('forged', 'grant.made', {});
+    await send('awardee', { ...forged, body: Buffer.from('{"amount":1}') });
+    await send('stripe', awardee('elsewhere', 'grant.made', {}));
+    await app.get(DeskKeeper).round();
+    // An hour that has passed, for the charts.
+    await database.query(`
+      INSERT INTO webhook_stat SELECT date_trunc('minute', now()) - m * interval '1 minute', s.source, s.metric,
+             greatest(0, (s.base * (1 + 0.5 * sin(m / 7.0)) + (m * 7919 % 11) * s.base / 20))::bigint
+        FROM generate_series(1, 59) m,
+             (VALUES ('stripe', 'deliveries', 140), ('stripe', 'handled', 120), ('stripe', 'duplicates', 14),
+                     ('stripe', 'ack:5', 120), ('stripe', 'ack:20', 18), ('stripe', 'ack:50', 2),
+                     ('awardee', 'rejected:wrong-signature', 3), ('awardee', 'retried', 5),
+                     ('', 'max:backlog-ms', 400)) AS s(source, metric, base)
+          ON CONFLICT DO NOTHING`);
+  }
+
+  it('R23 takes a new user from the overview to a dead letter, to its cause, and to done', async () => {
+    await open('overview');
+    await page.getByText('Backlog age').first().waitFor();
+    await shot('overview');
+    await page.getByRole('link', { name: /^Dead \d/ }).click();
+    await page
+      .getByText(/is closed since/)
+      .first()
+      .waitFor();
+    await shot('dead-letters');
+    await page
+      .getByText(/is closed since/)
+      .first()
+      .click();
+    await page.getByRole('link', { name: 'closed-22' }).click();
+    await page.getByText('Timeline').waitFor();
+    await page.getByRole('button', { name: 'Show the body' }).click();
+    await page.getByText('"currency": "EUR"').waitFor();
+    await shot('event');
+    await page.getByRole('button', { name: 'Revive…' }).click();
+    await page.getByLabel(/Why/).fill('the account was opened again');
+    await shot('revive');
+    await page.getByRole('button', { name: 'Revive', exact: true }).click();
+    await page.getByText(/1 row revived/).waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    await page.locator('dd .state', { hasText: 'processed' }).waitFor();
+    await open('audit');
+    await page.getByText('the account was opened again').waitFor();
+    await shot('audit');
+  });
+
+  it.each(['light', 'dark'] as const)(
+    'shows each screen without a serious fault of accessibility: %s',
+    async (scheme) => {
+      await newPage({ colorScheme: scheme });
+      // What the other scheme has checked does not hang on colours.
+      const rules = scheme === 'dark' ? ['color-contrast'] : undefined;
+      for (const path of SCREENS) {
+        await open(path);
+        if (path === 'rejections') await page.locator('summary').first().click();
+        expect({ path, faults: await axe(rules) }).toEqual({ path, faults: [] });
+        if (scheme === 'dark' ? path === 'overview' : !['overview', 'dead', 'audit'].includes(path))
+          await shot(scheme === 'dark' ? `${path}-dark` : path);
+      }
+      await open('events');
+      await page.locator('a.row-link').first().click();
+      await page.getByText('Timeline').waitFor();
+      expect(await axe(rules)).toEqual([]);
+    },
+  );
+
+  it('R25 previews a replay of what a filter finds, has it run, and shows its progress and end', async () => {
+    await open('events?q=source:awardee type:grant.made state:processed');
+    await page.getByRole('button', { name: 'Replay these…' }).click();
+    const dialog = page.getByRole('dialog');
+    const preview = dialog.getByRole('region', { name: 'What would run' });
+    await preview.getByText(/awardee\/DeskHandlers.grant × \d+/).waitFor();
+    await preview.getByText(/^mail × \d+/).waitFor();
+    await dialog.getByLabel(/Why/).fill('totals were wrong');
+    await dialog.getByLabel('mail', { exact: true }).check();
+    await preview.getByText('Happens once more').waitFor();
+    expect(await dialog.getByLabel(/Why/).inputValue()).toBe('totals were wrong');
+    await dialog.getByLabel('mail', { exact: true }).uncheck();
+    await preview.getByText('Stays done').waitFor();
+    expect(await axe()).toEqual([]);
+    await shot('replay');
+    const sent = world.sent.length;
+    await dialog.getByRole('button', { name: 'Replay', exact: true }).click();
+    await dialog.getByText(/\d+ events replayed\.$/).waitFor();
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'pending'`)).length === 0,
+    );
+    expect(world.sent).toHaveLength(sent);
+  });
+
+  it('has a person decide about an effect in doubt', async () => {
+    world.chargesHang = true;
+    await send('awardee', awardee('charge-1', 'charge.made', { amount: 7 }));
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'parked'`)).length === 1,
+    );
+    world.chargesHang = false;
+    await open('effects?state=parked');
+    await page.getByRole('button', { name: 'Decide…' }).click();
+    expect(await axe()).toEqual([]);
+    await shot('decide');
+    await page.getByLabel(/do it again/).check();
+    await page.getByLabel(/Why/).fill('no charge at the bank');
+    await page.getByRole('button', { name: 'Decide', exact: true }).click();
+    await page.getByText('Decided.').waitFor();
+    await until(
+      async () =>
+        (await database.query(`SELECT 1 FROM webhook_outbox WHERE name = 'charge' AND state = 'done'`))
+          .length === 1,
+    );
+  });
+
+  it('pauses and resumes a handler', async () => {
+    await open('sources');
+    await page.getByRole('button', { name: 'Pause handler awardee/DeskHandlers.grant' }).click();
+    await page.getByLabel(/Why/).fill('deploy');
+    await page.getByRole('button', { name: 'Pause', exact: true }).click();
+    await page.getByText('Paused.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    await page.getByRole('button', { name: 'Resume handler awardee/DeskHandlers.grant' }).click();
+    await page.getByRole('button', { name: 'Resume', exact: true }).click();
+    await page.getByText('Resumed.').waitFor();
+  });
+
+  it('shows an effect’s payload at a click, and erases an event only when its id was typed', async () => {
+    await open('events?q=id:grant-9');
+    await page.locator('a.row-link').click();
+    await page.getByRole('button', { name: 'Show the payload' }).first().click();
+    await page.getByRole('region', { name: 'Payload of mail' }).getByText('"amount": 90').waitFor();
+    await page.getByRole('button', { name: 'Erase…' }).click();
+    const erase = page.getByRole('button', { name: 'Erase for good' });
+    expect(await erase.isDisabled()).toBe(true);
+    await page.getByLabel(/Type grant-9/).fill('grant-9');
+    await page.getByLabel(/Why/).fill('asked for by its owner');
+    await shot('erase');
+    await erase.click();
+    await page.getByText('Sent before, so that others hold it: mail.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    await page.getByText('The body was removed').waitFor();
+  });
+
+  it('filters with suggestions, keeps the filter in the address, and says what is wrong with it', async () => {
+    await open('events');
+    await page.keyboard.press('/');
+    await page.keyboard.type('st');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await page.keyboard.type('de');
+    await page.getByRole('option', { name: 'state:dead' }).waitFor();
+    await shot('filter');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await until(() => page.url().includes('state%3Adead'));
+    await page.locator('a.row-link').first().waitFor();
+    expect(await page.locator('tbody .state').allTextContents()).toEqual(expect.arrayContaining(['dead']));
+    await open('events?q=stat:dead');
+    await page
+      .getByRole('alert')
+      .getByText(/did you mean/)
+      .waitFor();
+    // The browser notes the 400 on its console.
+    expect(faults.splice(0)).toEqual([expect.stringContaining('400')]);
+  });
+
+  it('can be used with the keyboard alone', async () => {
+    await open('overview');
+    await page.keyboard.press('g');
+    await page.keyboard.press('e');
+    await page.locator('a.row-link').first().waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await page.getByText('Timeline').waitFor();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor({ state: 'detached' });
+  });
+
+  it('fits a narrow screen', async () => {
+    await newPage({ viewport: { width: 390, height: 844 } });
+    for (const path of SCREENS) {
+      await open(path);
+      const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      expect({ path, wide }).toEqual({ path, wide: 0 });
+      if (path === 'overview' || path === 'events') await shot(`${path}-narrow`);
+    }
+  });
+
+  it.each([
+    [
+      'markup',
+      '{"a":"</script><script>window.hit=1</script><svg onload=window.hit=1><img src=x onerror=window.hit=1>"}',
+    ],
+    [
+      'a javascript: link',
+      '{"url":"javascript:window.hit=1","html":"<a href=javascript:window.hit=1>x</a>"}',
+    ],
+    ['bidirectional overrides', '{"a":"\u202egnp.exe\u2066"}'],
+    ['a string of 1 MB', `{"a":"${'x'.repeat(1_000_000)}"}`],
+    ['45,000 nested arrays', '['.repeat(45_000) + ']'.repeat(45_000)],
+    ['no JSON', '<!doctype html><h1>503</h1>'],
+  ])('shows %s as text', async (what, body) => {
+    const id = `hostile-${what.length}`;
+    expect(await send('awardee', awardee(id, 'hostile', body))).toMatchObject({ status: 200 });
+    await open(`events?q=id:${id}`);
+    await page.locator('a.row-link').click();
+    await page.getByRole('button', { name: 'Show the body' }).click();
+    const text = await page.getByRole('region', { name: 'Body of the event' }).textContent();
+    expect(text!.length).toBeGreaterThan(20);
+    expect(text).not.toMatch(/[\u202e\u2066]/);
+    expect(await page.evaluate(() => (globalThis as { hit?: number }).hit)).toBeUndefined();
+    expect(await page.locator('main svg, main img, main script').count()).toBe(0);
+  });
+});

@@ -1,0 +1,334 @@
+import { Injectable, type CanActivate, type ExecutionContext, type INestApplication } from '@nestjs/common';
+import { Inbox } from '../../src/index.js';
+import {
+  WebhooksDashboardModule,
+  type DashboardAction,
+  type DashboardOptions,
+} from '../../src/dashboard/index.js';
+import { ADAPTERS, createApplication, listen, until, type Adapter } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { send } from '../support/http.js';
+import { awardee } from '../support/signing.js';
+
+@Injectable()
+class TokenGuard implements CanActivate {
+  canActivate(context: ExecutionContext): boolean {
+    const request = context.switchToHttp().getRequest<{ headers: Record<string, string>; user?: unknown }>();
+    const [, name] = /^Bearer admin-(\w+)$/.exec(request.headers['authorization'] ?? '') ?? [];
+    request.user = { email: `${name}@example.com` };
+    return name !== undefined;
+  }
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: Record<string, unknown>;
+}
+
+describe('the dashboard without a guard', () => {
+  it.each([[{}], [{ guards: [] }], [{ guards: [], allowUnauthenticated: false }]])(
+    'refuses to be mounted with %j, whatever the environment',
+    (options) => {
+      expect(() => WebhooksDashboardModule.forRoot(options)).toThrow(/expected at least one guard/);
+    },
+  );
+
+  it('names an unknown option and what it may have meant', () => {
+    expect(() => WebhooksDashboardModule.forRoot({ gaurds: [TokenGuard] } as DashboardOptions)).toThrow(
+      /did you mean 'guards'/,
+    );
+  });
+
+  it.each(ADAPTERS)(
+    'may be mounted on a machine of one’s own, and answers to no stranger’s name on %s',
+    async (adapter) => {
+      const database = await createDatabase();
+      const app = await createApplication({
+        adapter,
+        databaseUrl: database.url,
+        webhooks: { sources: deskSources },
+        imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+      });
+      try {
+        const origin = await listen(app);
+        const { port } = new URL(origin);
+        const statuses = async (path: string, method: string, host: string) => {
+          const headers = { host, 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' };
+          const body =
+            method === 'POST' ? JSON.stringify({ kind: 'source', name: 'stripe', paused: true }) : '';
+          return (await send(origin, { method, path, headers, body })).status;
+        };
+        for (const [path, method] of [
+          ['/webhooks-desk/api/meta', 'GET'],
+          ['/webhooks-desk/api/events', 'GET'],
+          ['/webhooks-desk/api/actions/pause', 'POST'],
+        ] as const) {
+          // A page whose name was made to lead here is same-origin in the eyes of its browser.
+          for (const host of [
+            `rebound.example:${port}`,
+            `127.0.0.1.example:${port}`,
+            'localhost.example',
+            '',
+            '@',
+          ])
+            expect([host, [400, 403]]).toEqual([
+              host,
+              expect.arrayContaining([await statuses(path, method, host)]),
+            ]);
+          for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, '[::1]:3000', 'desk.localhost'])
+            expect([host, await statuses(path, method, host)]).toEqual([host, 200]);
+        }
+      } finally {
+        await app.close();
+        await database.drop();
+      }
+    },
+  );
+});
+
+describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  let origin: string;
+  const denied = new Set<DashboardAction>();
+
+  const start = async (on: Adapter, options: DashboardOptions) => {
+    app = await createApplication({
+      adapter: on,
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources },
+      providers: [DeskHandlers],
+      imports: [WebhooksDashboardModule.forRoot({ path: 'admin/hooks', guards: [TokenGuard], ...options })],
+      configure: (application) => application.setGlobalPrefix('backend'),
+    });
+    origin = `${await listen(app)}/backend/admin/hooks`;
+  };
+  const ask = async (path: string, init: RequestInit = {}): Promise<Answer> => {
+    const headers = { authorization: 'Bearer admin-ann', ...(init.headers as Record<string, string>) };
+    const response = await fetch(`${origin}${path}`, { ...init, headers });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.startsWith('application/json');
+    return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : {} };
+  };
+  const act = (action: string, body: unknown, headers: Record<string, string> = {}) =>
+    ask(`/api/actions/${action}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin', ...headers },
+      body: JSON.stringify(body),
+    });
+  const die = async (id: string) => {
+    world.grantsFail = true;
+    const { headers, body } = awardee(id, 'grant.made', { card: 'canary-4242' });
+    await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+    await until(
+      async () =>
+        (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead' AND event_id = $1`, [id]))
+          .length > 0,
+    );
+    world.grantsFail = false;
+    const { json } = await ask(`/api/events?q=id:${id}`);
+    return (json['events'] as { id: string }[])[0]!.id;
+  };
+
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database?.drop());
+
+  describe('with payloads behind a click', () => {
+    beforeAll(() => start(adapter, { can: (action) => !denied.has(action) }));
+    afterAll(() => app?.close());
+    afterEach(() => denied.clear());
+
+    it('R23 goes from a dead letter over its cause to done', async () => {
+      const id = await die('tour');
+      const groups = (await ask('/api/dead')).json['groups'] as { fingerprint: string; error: string }[];
+      expect(groups[0]!.error).toContain('is closed');
+      const rows = (await ask(`/api/dead/${groups[0]!.fingerprint}`)).json['rows'] as {
+        id: string;
+        claimId: string;
+      }[];
+      expect(rows).toEqual([expect.objectContaining({ claimId: id, eventId: 'tour' })]);
+      expect((await act('revive', { ids: [rows[0]!.id], reason: 'opened' })).json).toEqual({
+        revived: [rows[0]!.id],
+      });
+      await until(async () => (await ask(`/api/events/${id}`)).json['state'] === 'processed');
+      const audit = (await ask('/api/audit')).json['audit'] as unknown[];
+      expect(audit[0]).toMatchObject({ actor: 'ann@example.com', action: 'revive', reason: 'opened' });
+    });
+
+    it('lets nobody in whom the guard does not, and answers with headers that let nothing else run', async () => {
+      for (const path of ['', '/api/meta', '/api/events', '/assets/x.js']) {
+        expect((await ask(path, { headers: { authorization: '' } })).status).toBe(403);
+      }
+      const { headers } = await ask('/api/meta');
+      expect(headers.get('content-security-policy')).toMatch(
+        /default-src 'none'; script-src 'self'.*frame-ancestors 'none'/,
+      );
+      expect(headers.get('content-security-policy')).not.toContain('unsafe');
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+      expect(headers.get('cache-control')).toBe('no-store');
+      expect(headers.get('referrer-policy')).toBe('no-referrer');
+    });
+
+    it('changes nothing for another site, a form or a link', async () => {
+      const revive = { ids: ['00000000-0000-7000-8000-000000000000'], reason: '' };
+      const { host } = new URL(origin);
+      const refused = [
+        { 'sec-fetch-site': 'cross-site' },
+        { 'sec-fetch-site': 'same-site' },
+        { 'sec-fetch-site': 'none' },
+        { 'sec-fetch-site': 'same-origin', 'content-type': 'text/plain' },
+        { 'sec-fetch-site': 'same-origin', 'content-type': 'application/x-www-form-urlencoded' },
+      ];
+      for (const headers of refused) expect((await act('revive', revive, headers as never)).status).toBe(403);
+      const plain = (headers: Record<string, string>) =>
+        ask('/api/actions/revive', {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...headers },
+          body: JSON.stringify(revive),
+        });
+      expect((await plain({ origin: 'https://evil.example' })).status).toBe(403);
+      expect((await plain({ origin: 'null' })).status).toBe(403);
+      expect((await plain({ origin: `http://${host}` })).status).toBe(200);
+      expect((await ask('/api/actions/revive')).status).toBe(404);
+    });
+
+    it('R25 R23 previews a replay, has it run, and says what came of it', async () => {
+      const { headers, body } = awardee('once-more', 'grant.made', {});
+      await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+      const state = async () =>
+        (
+          (await ask('/api/events?q=id:once-more')).json['events'] as {
+            state: string;
+            effectsPending: number;
+          }[]
+        )[0]!;
+      const settled = () =>
+        until(async () => (await state()).state === 'processed' && (await state()).effectsPending === 0);
+      await settled();
+      const events = [{ source: 'awardee', tenant: '', eventId: 'once-more' }];
+      const { plans } = (await act('replay-preview', { events })).json as { plans: unknown[] };
+      expect(plans).toEqual([
+        expect.objectContaining({
+          run: [expect.objectContaining({ handler: 'awardee/DeskHandlers.grant' })],
+          staysDone: [expect.objectContaining({ name: 'mail' })],
+        }),
+      ]);
+      expect((await act('replay', { events, reason: 'lost downstream' })).json).toMatchObject({
+        replayed: 1,
+        refused: [],
+      });
+      await settled();
+      expect((await act('erase', { events })).status).toBe(400);
+      expect((await act('erase', { event: events[0], reason: 'asked' })).json).toMatchObject({
+        outcome: 'erased',
+      });
+      expect((await act('replay-preview', { events })).json['plans']).toEqual([
+        expect.objectContaining({ refused: expect.stringContaining('removed') }),
+      ]);
+    });
+
+    it('shows content at a click only, and writes down who looked', async () => {
+      const id = await die('secret');
+      const shown = await ask(`/api/events/${id}`);
+      expect(shown.text).not.toContain('canary-4242');
+      for (const path of ['/api/events', '/api/dead', '/api/effects', '/api/audit', '/api/overview'])
+        expect((await ask(path)).text).not.toContain('canary-4242');
+      const revealed = await act('reveal', { event: id });
+      expect(revealed.json).toMatchObject({ encoding: 'utf8', cut: false, text: '{"card":"canary-4242"}' });
+      const download = await act('download', { event: id });
+      expect(download.text).toBe('{"card":"canary-4242"}');
+      expect(download.headers.get('content-disposition')).toBe(`attachment; filename="${id}.txt"`);
+      expect(download.headers.get('content-type')).toBe('application/octet-stream');
+      const audit = (await ask('/api/audit')).json['audit'] as unknown[];
+      expect(audit.slice(0, 2)).toEqual([
+        expect.objectContaining({ action: 'content downloaded', target: `event ${id}` }),
+        expect.objectContaining({ action: 'content shown', target: `event ${id}` }),
+      ]);
+    });
+
+    it('asks the application about each action', async () => {
+      const id = await die('asked');
+      denied.add('reveal').add('revive');
+      expect((await ask('/api/meta')).json['can']).toEqual([
+        'view',
+        'issue',
+        'verify-again',
+        'replay',
+        'decide',
+        'erase',
+        'pause',
+      ]);
+      expect((await act('reveal', { event: id })).status).toBe(403);
+      expect((await act('revive', { ids: [id] })).status).toBe(403);
+      denied.add('view');
+      for (const path of ['', '/api/meta', '/api/events', `/api/events/${id}`, '/api/dead'])
+        expect((await ask(path)).status).toBe(403);
+    });
+
+    it.each([
+      ['revive', {}],
+      ['revive', { ids: ['x'] }],
+      ['revive', { ids: [], reason: 'x' }],
+      ['issue', { fingerprint: '../../etc/passwd', state: 'resolved' }],
+      ['issue', { fingerprint: '0'.repeat(32), state: 'done' }],
+      ['reveal', {}],
+    ])('refuses %s with %j as a fault of the asker', async (action, body) => {
+      const answer = await act(action, body);
+      expect(answer.status).toBe(400);
+      expect(answer.text).not.toMatch(/webhook_|SELECT|at \w+ \(/);
+    });
+
+    it('offers no action that the application does not have, and no path that it does not know', async () => {
+      expect((await act('forget', {})).status).toBe(404);
+      for (const path of [
+        '/api/nope',
+        '/api/dead/x',
+        '/api/events/x',
+        '/api/a/b/c',
+        '/assets/..%2f..%2fpackage.json',
+      ])
+        expect((await ask(path)).status).toBe(404);
+      expect((await ask('/api/events?q=stat:dead')).json['error']).toMatch(/did you mean 'state'/);
+    });
+
+    it.each(['overview', 'effects', 'rejections', 'sources', 'relays', 'alerts', 'audit'])(
+      'lists %s',
+      async (list) => {
+        expect((await ask(`/api/${list}`)).status).toBe(200);
+      },
+    );
+  });
+
+  describe('read only, with payloads hidden', () => {
+    beforeAll(() => start(adapter, { readOnly: true, payloads: 'hidden' }));
+    afterAll(() => app?.close());
+
+    it('changes and reveals nothing', async () => {
+      const id = await die('readonly');
+      expect((await ask('/api/meta')).json).toMatchObject({ readOnly: true, can: ['view'] });
+      for (const [action, body] of [
+        ['reveal', { event: id }],
+        ['download', { event: id }],
+        ['revive', { ids: [id] }],
+      ] as const) {
+        expect((await act(action, body)).status).toBe(404);
+      }
+      expect((await ask(`/api/events/${id}`)).text).not.toContain('canary-4242');
+    });
+  });
+
+  describe('with payloads shown', () => {
+    beforeAll(() => start(adapter, { payloads: 'shown' }));
+    afterAll(() => app?.close());
+
+    it('sends the body with the event', async () => {
+      const id = await die('shown');
+      expect((await ask(`/api/events/${id}`)).json['body']).toMatchObject({ text: '{"card":"canary-4242"}' });
+    });
+  });
+});

@@ -1,0 +1,195 @@
+import { execFile as execFileCallback, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { send } from '../support/http.js';
+import { awardee, AWARDEE_SECRET } from '../support/signing.js';
+
+const execFile = promisify(execFileCallback);
+const ROOT = resolve('.');
+const bin = (path: string) => join(ROOT, 'node_modules', path);
+
+interface Manifest {
+  readonly name: string;
+  readonly exports: Record<string, string>;
+  readonly dependencies: Record<string, string>;
+  readonly peerDependencies: Record<string, string>;
+}
+
+/** What a consumer writes: an ordinary Nest application with a DataSource file for the TypeORM CLI. */
+const CONSUMER = {
+  'package.json': JSON.stringify({ name: 'consumer', type: 'module' }),
+  'tsconfig.json': JSON.stringify({
+    compilerOptions: {
+      module: 'nodenext',
+      target: 'es2023',
+      strict: true,
+      // The declarations of the package itself are checked; those of others are not this test's business.
+      skipLibCheck: false,
+      types: ['node'],
+      experimentalDecorators: true,
+      emitDecoratorMetadata: true,
+      outDir: 'out',
+    },
+    include: ['*.ts'],
+  }),
+  'data-source.ts': `
+    import { DataSource, type DataSourceOptions } from 'typeorm';
+    import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
+    export const options = {
+      type: 'postgres', url: process.env.DATABASE_URL!, migrations: [...webhookInboxMigrations],
+    } satisfies DataSourceOptions;
+    export default new DataSource(options);`,
+  'main.ts': `
+    import 'reflect-metadata';
+    import { Injectable, Module } from '@nestjs/common';
+    import { NestFactory } from '@nestjs/core';
+    import { ScheduleModule } from '@nestjs/schedule';
+    import { TypeOrmModule } from '@nestjs/typeorm';
+    import { OnWebhook, OnEffect, WebhooksModule, type HandlerContext, type WebhookEvent } from 'nestjs-webhook-inbox';
+    import { httpEffect } from 'nestjs-webhook-inbox/effects';
+    import { hmac } from 'nestjs-webhook-inbox/sources';
+    import { options } from './data-source.js';
+
+    @Injectable()
+    class Grants {
+      @OnWebhook('awardee', 'grant.made')
+      async made(event: WebhookEvent<{ amount: number }>, { enqueue }: HandlerContext) {
+        await enqueue('print', { amount: event.payload.amount });
+      }
+
+      @OnEffect('print')
+      print(payload: { amount: number }) {
+        console.log('printed ' + payload.amount + ' ' + typeof httpEffect);
+      }
+    }
+
+    @Module({
+      imports: [
+        TypeOrmModule.forRoot(options),
+        ScheduleModule.forRoot(),
+        WebhooksModule.forRoot({
+          sources: { awardee: hmac({ secrets: [process.env.SECRET!], signatureHeader: 'X-Awardee-Signature',
+            idHeader: 'X-Awardee-Delivery', typeHeader: 'X-Awardee-Event' }) },
+        }),
+      ],
+      providers: [Grants],
+    })
+    class AppModule {}
+
+    const app = await NestFactory.create(AppModule, { logger: ['error', 'fatal'] });
+    app.enableShutdownHooks();
+    await app.listen(0, '127.0.0.1');
+    console.log('listening ' + await app.getUrl());`,
+};
+
+describe('the package as it is published', () => {
+  let folder: string;
+  let installed: string;
+  let manifest: Manifest;
+  let database: TestDatabase;
+
+  beforeAll(async () => {
+    manifest = JSON.parse(await readFile('package.json', 'utf8')) as Manifest;
+    database = await createDatabase({ empty: true });
+    folder = await mkdtemp(join(tmpdir(), 'webhook-inbox-'));
+    installed = join(folder, 'app/node_modules', manifest.name);
+
+    const source = join(folder, 'source');
+    await mkdir(source);
+    for (const file of ['package.json', 'README.md', 'LICENSE']) await cp(file, join(source, file));
+    await execFile(process.execPath, [
+      bin('typescript/bin/tsc'),
+      '-p',
+      'tsconfig.build.json',
+      '--outDir',
+      join(source, 'dist'),
+    ]);
+    const page = ['build', 'dashboard', '--outDir', join(source, 'dist/dashboard'), '--logLevel', 'error'];
+    await execFile(process.execPath, [bin('vite/bin/vite.js'), ...page]);
+    const { stdout } = await execFile(
+      'npm',
+      ['pack', '--ignore-scripts', '--json', '--pack-destination', folder],
+      { cwd: source },
+    );
+    const [{ filename }] = JSON.parse(stdout) as [{ filename: string }];
+    await mkdir(installed, { recursive: true });
+    await execFile('tar', ['-xzf', join(folder, filename), '-C', installed, '--strip-components=1']);
+
+    // What npm would install beside it: its dependencies and peers, and the adapter and types of the consumer.
+    const beside = [...Object.keys(manifest.dependencies), ...Object.keys(manifest.peerDependencies)];
+    for (const name of [...beside, '@nestjs/platform-express', '@types/node', '@types/pg']) {
+      const link = join(folder, 'app/node_modules', name);
+      await mkdir(dirname(link), { recursive: true });
+      await symlink(bin(name), link);
+    }
+    for (const [file, text] of Object.entries(CONSUMER)) await writeFile(join(folder, 'app', file), text);
+  }, 300_000);
+  afterAll(async () => {
+    await database?.drop();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('holds what its exports name, and neither tests nor examples', async () => {
+    for (const target of Object.values(manifest.exports)) {
+      await expect(readFile(join(installed, target))).resolves.toBeDefined();
+    }
+    await expect(readFile(join(installed, 'dist/dashboard/index.html'), 'utf8')).resolves.toContain(
+      '<script',
+    );
+    const { stdout } = await execFile('find', [installed, '-type', 'f']);
+    const files = stdout.split('\n').map((file) => file.slice(installed.length + 1));
+    expect(files.filter((file) => /\.spec\.|^(dist\/)?(test|examples|bench)\//.test(file))).toEqual([]);
+  });
+
+  it('is all that an application needs: types, migrations by the TypeORM CLI, a receiver, a clean end', async () => {
+    const app = join(folder, 'app');
+    await execFile(process.execPath, [bin('typescript/bin/tsc'), '-p', app], { cwd: app }).catch(
+      (error: { stdout: string }) => {
+        throw new Error(error.stdout);
+      },
+    );
+    const env = {
+      ...process.env,
+      NODE_OPTIONS: '',
+      NODE_PATH: '',
+      DATABASE_URL: database.url,
+      SECRET: AWARDEE_SECRET,
+    };
+    const cli = [bin('typeorm/cli.js'), 'migration:run', '-d', 'out/data-source.js'];
+    const { stdout } = await execFile(process.execPath, cli, { cwd: app, env });
+    expect(stdout).toContain('has been executed successfully');
+    expect((await execFile(process.execPath, cli, { cwd: app, env })).stdout).toContain(
+      'No migrations are pending',
+    );
+
+    const child = spawn(process.execPath, ['out/main.js'], {
+      cwd: app,
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const ended = once(child, 'exit');
+    try {
+      const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+      const listening = String((await lines.next()).value);
+      expect(listening).toMatch(/^listening http/);
+      const { headers, body } = awardee('d-1', 'grant.made', { amount: 7 });
+      const reply = await send(listening.slice('listening '.length), {
+        path: '/webhooks/awardee',
+        headers,
+        body,
+      });
+      expect(reply.text).toBe('{"status":"ok"}');
+      expect(String((await lines.next()).value)).toBe('printed 7 function');
+    } finally {
+      child.kill('SIGTERM');
+    }
+    const [status, signal] = (await ended) as [number | null, string | null];
+    expect(signal ?? status).toBe('SIGTERM');
+    expect(await database.query(`SELECT state FROM webhook_event`)).toEqual([{ state: 'processed' }]);
+  }, 240_000);
+});

@@ -1,0 +1,179 @@
+import type { INestApplication } from '@nestjs/common';
+import { Inbox, InputRefused, Inspector, Operator } from '../../src/index.js';
+import { createApplication, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { awardee } from '../support/signing.js';
+
+const ann = { by: 'ann@example.com', reason: 'asked for by support' };
+
+describe('what a person does', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  let inspector: Inspector;
+  let operator: Operator;
+
+  beforeAll(async () => {
+    database = await createDatabase();
+    app = await createApplication({
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources },
+      providers: [DeskHandlers],
+    });
+    inspector = app.get(Inspector);
+    operator = app.get(Operator);
+  });
+  beforeEach(() => {
+    world.sent = [];
+  });
+  afterAll(async () => {
+    world.chargesHang = false;
+    await app?.close();
+    await database?.drop();
+  });
+
+  const key = (eventId: string) => ({ source: 'awardee', tenant: '', eventId });
+  const receive = async (id: string, type: string) => {
+    const { headers, body } = awardee(id, type, { amount: 7 });
+    expect(await app.get(Inbox).receive('awardee', { headers, rawBody: body })).toMatchObject({
+      status: 200,
+    });
+  };
+  const found = async (id: string) => (await inspector.events(`id:${id}`)).events[0]!;
+  const ended = async (id: string) => {
+    await until(async () => {
+      const event = await found(id);
+      return event.state === 'processed' && event.effectsPending === 0;
+    });
+    return (await inspector.event((await found(id)).id))!;
+  };
+  const lastAudit = async () => (await inspector.audit())[0]!;
+  const applied = async (id: string) => {
+    const [row] = await database.query<{ applied_count: number }>(
+      `SELECT applied_count FROM received_event WHERE event_id = '${id}'`,
+    );
+    return row?.applied_count;
+  };
+
+  it('R25 R23 previews a replay, and runs what the preview said: handlers again, done effects not', async () => {
+    await receive('again', 'grant.made');
+    await ended('again');
+    expect(await operator.previewReplay([key('again')])).toEqual([
+      expect.objectContaining({
+        run: [expect.objectContaining({ handler: 'awardee/DeskHandlers.grant' })],
+        staysDone: [expect.objectContaining({ name: 'mail' })],
+        refired: [],
+      }),
+    ]);
+    expect(await applied('again')).toBe(1);
+    expect(await operator.replay([key('again'), key('nobody')], [], ann)).toMatchObject({
+      replayed: 1,
+      refused: [{ event: key('nobody'), refused: 'no such event' }],
+    });
+    await until(async () => (await applied('again')) === 2);
+    await ended('again');
+    expect(world.sent).toHaveLength(1);
+    expect(await lastAudit()).toMatchObject({
+      actor: ann.by,
+      reason: ann.reason,
+      action: 'replay',
+      target: '2 events, awardee again first',
+      outcome: { replayed: 1, refused: 1 },
+    });
+  });
+
+  it('R25 does an effect once more only when a person names it', async () => {
+    await receive('refire', 'grant.made');
+    await ended('refire');
+    const [plan] = await operator.previewReplay([key('refire')], ['mail']);
+    expect(plan).toMatchObject({ staysDone: [], refired: [{ name: 'mail' }] });
+    await operator.replay([key('refire')], ['mail'], ann);
+    await until(async () => world.sent.length === 2);
+    expect(await lastAudit()).toMatchObject({ detail: { refire: ['mail'] } });
+  });
+
+  it.each([
+    ['done', 0],
+    ['retry', 1],
+    ['dead', 0],
+  ] as const)('decides about an effect in doubt: %s', async (decision, calls) => {
+    world.chargesHang = true;
+    await receive(`doubt-${decision}`, 'charge.made');
+    await until(async () => (await found(`doubt-${decision}`)).effectsParked === 1);
+    expect((await inspector.events('state:parked')).events.map((event) => event.eventId)).toContain(
+      `doubt-${decision}`,
+    );
+    world.chargesHang = false;
+    const { rows } = (await inspector.event((await found(`doubt-${decision}`)).id))!;
+    const charge = rows.find((row) => row.name === 'charge')!;
+    expect(charge).toMatchObject({ state: 'parked', reason: 'in-doubt', error: expect.any(String) });
+    expect(await operator.decide(charge.id, decision, ann)).toBe(true);
+    await until(async () => (await found(`doubt-${decision}`)).effectsPending === 0);
+    const after = (await inspector.event((await found(`doubt-${decision}`)).id))!;
+    expect(after.rows.find((row) => row.name === 'charge')!.state).toBe(
+      decision === 'dead' ? 'dead' : 'done',
+    );
+    expect(world.sent).toHaveLength(calls);
+    expect(await operator.decide(charge.id, decision, ann)).toBe(false);
+    expect(await lastAudit()).toMatchObject({ action: `parked ${decision}`, outcome: { decided: false } });
+  });
+
+  it('erases an event: nothing of it is shown afterwards, and a redelivery is a duplicate', async () => {
+    await receive('forget-me', 'grant.made');
+    const { id } = await ended('forget-me');
+    expect(await operator.erase(key('forget-me'), ann)).toMatchObject({
+      outcome: 'erased',
+      sent: [{ name: 'mail' }],
+    });
+    expect(await inspector.event(id)).toMatchObject({
+      state: 'erased',
+      bytes: null,
+      sha256: null,
+      headers: {},
+    });
+    expect((await inspector.body(id))!.body).toBeNull();
+    expect(await lastAudit()).toMatchObject({
+      action: 'erase',
+      target: 'awardee forget-me',
+      outcome: { outcome: 'erased', sent: 1 },
+    });
+    await receive('forget-me', 'grant.made');
+    expect((await found('forget-me')).state).toBe('erased');
+  });
+
+  it('pauses a source: events are taken in and wait, and run once it is resumed', async () => {
+    expect(await operator.pause('source', 'awardee', ann)).toBe(true);
+    expect(await operator.pause('source', 'awardee', ann)).toBe(false);
+    expect(await operator.paused()).toEqual([expect.objectContaining({ kind: 'source', name: 'awardee' })]);
+    await receive('paused', 'grant.made');
+    expect((await found('paused')).state).toBe('pending');
+    expect(await operator.resume('source', 'awardee', ann)).toBe(true);
+    await ended('paused');
+    expect((await inspector.audit()).slice(0, 3).map(({ action, outcome }) => [action, outcome])).toEqual([
+      ['resume', { changed: true }],
+      ['pause', { changed: false }],
+      ['pause', { changed: true }],
+    ]);
+  });
+
+  it('notes a deed before it is done, and that it failed', async () => {
+    await expect(operator.replay([key('again')], ['no-such-effect'], ann)).rejects.toThrow(/no-such-effect/);
+    expect(await lastAudit()).toMatchObject({
+      action: 'replay',
+      outcome: { failed: expect.stringContaining('no-such-effect') },
+    });
+    await database.query(`ALTER TABLE webhook_audit RENAME TO webhook_audit_away`);
+    try {
+      await expect(operator.erase(key('again'), ann)).rejects.toThrow(/webhook_audit/);
+    } finally {
+      await database.query(`ALTER TABLE webhook_audit_away RENAME TO webhook_audit`);
+    }
+    expect((await found('again')).state).toBe('processed');
+  });
+
+  it('refuses more at once than a person can oversee', async () => {
+    const many = Array.from({ length: 501 }, (_, i) => key(`e${i}`));
+    await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);
+    await expect(operator.revive([], ann)).rejects.toThrow(/expected 1 to 500/);
+  });
+});

@@ -1,0 +1,226 @@
+import { createHmac } from 'node:crypto';
+import type { INestApplication } from '@nestjs/common';
+import { Inbox, Inspector, Operator, Rejections, hmac, type Alert } from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { createApplication } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources } from '../support/desk.js';
+import { AWARDEE_SECRET, awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
+
+const OTHER_SECRET = 'another-test-key-0123456789abcdef';
+const acme = (secret: string) =>
+  hmac({ secrets: [secret], signatureHeader: 'X-Acme-Signature', idHeader: 'X-Acme-Id', prefix: 'sha256=' });
+const sign = (secret: string, body: Buffer | string, encoding: 'hex' | 'base64' = 'hex') =>
+  createHmac('sha256', secret).update(body).digest(encoding);
+
+/** A request to `acme`, signed over `signed` and sent as `sent`. */
+function acmeRequest(id: string, secret: string, signed: string, sent = signed): SignedRequest {
+  return {
+    body: Buffer.from(sent),
+    headers: {
+      'content-type': 'application/json',
+      'X-Acme-Id': id,
+      'X-Acme-Signature': `sha256=${sign(secret, signed)}`,
+      authorization: 'Bearer canary-token',
+    },
+  };
+}
+
+describe('rejections', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  const alerts: Alert[] = [];
+  const start = (acmeSecret: string, keep: string | false) =>
+    createApplication({
+      databaseUrl: database.url,
+      webhooks: {
+        sources: { ...deskSources, acme: acme(acmeSecret) },
+        onAlert: (alert) => void alerts.push(alert),
+        alerts: { rejectionsPerMinute: 10, duplicateRatio: 0.5, backlogAge: '1h' },
+        rejections: { keep },
+      },
+      providers: [DeskHandlers],
+    });
+  const send = (source: string, { headers, body }: SignedRequest) =>
+    app.get(Inbox).receive(source, { headers, rawBody: body });
+  const explained = async () => {
+    await app.get(DeskKeeper).round();
+    return (await app.get(Inspector).rejections({}))[0]!;
+  };
+
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database?.drop());
+
+  describe('explained', () => {
+    beforeAll(async () => {
+      app = await start(OTHER_SECRET, false);
+    });
+    beforeEach(async () => {
+      // One sample a second for each source and reason; a test has one of its own.
+      await database.query('DELETE FROM webhook_rejection');
+      app.get(Rejections).sampleEvery(0);
+    });
+    afterAll(() => app?.close());
+
+    const body = '{"amount":12.5,"url":"https://a.example/x","name":"Zoë"}';
+    const pretty = JSON.stringify(JSON.parse(body), null, 2);
+
+    it.each<[string, string, SignedRequest, string, RegExp]>([
+      [
+        'a wrong secret',
+        'acme',
+        acmeRequest('1', 'wrong-test-key-0123456789abcdef', body),
+        'wrong-secret',
+        /another secret/,
+      ],
+      [
+        'the secret of another source',
+        'acme',
+        acmeRequest('2', AWARDEE_SECRET, body),
+        'other-secret',
+        /'awardee'/,
+      ],
+      [
+        'the URL of another source',
+        'acme',
+        awardee('3', 'grant.made', {}),
+        'other-source',
+        /URL of 'awardee'/,
+      ],
+      [
+        'a body written again as compact JSON',
+        'acme',
+        acmeRequest('4', OTHER_SECRET, pretty, body),
+        'rewritten-body',
+        /indented by 2/,
+      ],
+      [
+        'a body written again by PHP',
+        'acme',
+        acmeRequest('5', OTHER_SECRET, body.replaceAll('/', '\\/').replace('ë', '\\u00eb'), body),
+        'rewritten-body',
+        /PHP/,
+      ],
+      [
+        'a secret with a line break',
+        'acme',
+        acmeRequest('6', `${OTHER_SECRET}\n`, body),
+        'secret-format',
+        /line break/,
+      ],
+      [
+        'base64 for hex',
+        'acme',
+        {
+          ...acmeRequest('7', OTHER_SECRET, body),
+          headers: { 'X-Acme-Id': '7', 'X-Acme-Signature': sign(OTHER_SECRET, body, 'base64') },
+        },
+        'wrong-encoding',
+        /base64/,
+      ],
+      [
+        'no signature, but one that looks like it',
+        'acme',
+        { body: Buffer.from(body), headers: { 'X-Acme-Id': '8', 'X-Acme-Sign': 'sha256=00' } },
+        'missing-header',
+        /x-acme-sign/,
+      ],
+      [
+        'a clock that is off',
+        'stripe',
+        stripeEvent('evt_old', 'invoice.paid', {}, Math.floor(Date.now() / 1000) - 4_000),
+        'clock-skew',
+        /4\d{3} s in the past/,
+      ],
+    ])('R33 tells %s', async (_what, source, request, diagnosis, explanation) => {
+      expect(await send(source, request)).toMatchObject({ status: 401 });
+      const row = await explained();
+      expect(row).toMatchObject({ source, diagnosis, kept: false });
+      expect(row.explanation).toMatch(explanation);
+    });
+
+    it('keeps no secret, no signature and no other header value', async () => {
+      const request = acmeRequest('canary', 'wrong-test-key-0123456789abcdef', '{"card":"canary-4242"}');
+      await send('acme', request);
+      await explained();
+      const text = JSON.stringify(await database.query('SELECT * FROM webhook_rejection'));
+      expect(text).toContain('x-acme-signature');
+      for (const canary of [
+        'canary-token',
+        'canary-4242',
+        OTHER_SECRET,
+        request.headers['X-Acme-Signature']!.slice(7),
+      ])
+        expect(text).not.toContain(canary);
+    });
+
+    it('survives a body nested 45,000 deep', async () => {
+      await send(
+        'acme',
+        acmeRequest('deep', 'wrong-test-key-0123456789abcdef', '['.repeat(45_000) + ']'.repeat(45_000)),
+      );
+      expect(await explained()).toMatchObject({ diagnosis: 'wrong-secret', bytes: 90_000 });
+    });
+
+    it('R22 alerts once of a burst, and again only after it has ended', async () => {
+      const bursts = () => alerts.filter((alert) => alert.kind === 'rejection-burst');
+      for (let i = 0; i < 12; i += 1) await send('acme', acmeRequest(`b${i}`, AWARDEE_SECRET, body));
+      await app.get(DeskKeeper).round();
+      await app.get(DeskKeeper).round();
+      expect(bursts()).toEqual([expect.objectContaining({ source: 'acme', threshold: 10 })]);
+    });
+
+    it('R22 takes a storm of duplicates, and alerts that the key looks wrong', async () => {
+      const request = awardee('storm', 'other', {});
+      const answers = await Promise.all(Array.from({ length: 120 }, () => send('awardee', request)));
+      expect(answers.every(({ status }) => status === 200)).toBe(true);
+      await app.get(DeskKeeper).round();
+      expect(alerts.filter((alert) => alert.kind === 'duplicate-ratio')).toEqual([
+        expect.objectContaining({ source: 'awardee', deliveries: 120, duplicates: 119 }),
+      ]);
+    });
+  });
+
+  describe('kept', () => {
+    afterEach(() => app?.close());
+
+    it('R33 are verified again once the secret is corrected, judged as of their arrival, and taken in', async () => {
+      app = await start('former-test-key-0123456789abcdef', '24h');
+      for (const id of ['k1', 'k2', 'k3']) {
+        expect(await send('acme', acmeRequest(id, OTHER_SECRET, `{"id":"${id}"}`))).toMatchObject({
+          status: 401,
+        });
+      }
+      expect(await send('acme', acmeRequest('forged', 'forger-key-0123456789abcdef', '{}'))).toMatchObject({
+        status: 401,
+      });
+      await app.get(DeskKeeper).round();
+      expect(JSON.stringify(await database.query('SELECT headers FROM webhook_rejection'))).not.toContain(
+        'canary-token',
+      );
+      const deed = { by: 'ann', reason: 'secret corrected' };
+      expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
+        taken: 0,
+        stillWrong: 4,
+      });
+      await app.close();
+
+      app = await start(OTHER_SECRET, '24h');
+      expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
+        looked: 4,
+        taken: 3,
+        stillWrong: 1,
+      });
+      expect((await app.get(Inspector).events('source:acme')).events.map((event) => event.eventId)).toEqual([
+        'k3',
+        'k2',
+        'k1',
+      ]);
+      const rows = await app.get(Inspector).rejections({ source: 'acme' });
+      expect(rows.filter((row) => row.takenAs === 'ok')).toHaveLength(3);
+      expect(rows.filter((row) => row.kept)).toHaveLength(1);
+    });
+  });
+});

@@ -1,0 +1,118 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import ts from 'typescript';
+import { EVENT_STATES, OUTBOX_STATES } from '../../src/core/states.js';
+
+interface Manifest {
+  readonly scripts: Record<string, string>;
+  readonly dependencies: Record<string, string>;
+  readonly exports: Record<string, string>;
+}
+
+const read = (file: string) => readFileSync(file, 'utf8');
+const manifest = JSON.parse(read('package.json')) as Manifest;
+const PAGES = [
+  'README.md',
+  ...readdirSync('docs')
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => `docs/${file}`),
+];
+
+/** The fenced blocks of a page in one language. */
+function blocks(page: string, language: string): string[] {
+  return [...read(page).matchAll(/^```(\w+)\n(.*?)^```/gms)]
+    .filter(([, name]) => name === language)
+    .map(([, , code]) => code!);
+}
+
+/** The cells of the table that follows a heading, without its head. */
+function table(text: string, heading: string): string[][] {
+  const lines = text.slice(text.indexOf(heading)).split('\n');
+  const from = lines.findIndex((line) => /^(\s\*\s)?\| ?-/.test(line));
+  const rows = lines.slice(from + 1);
+  const end = rows.findIndex((line) => !/^(\s\*\s)?\|/.test(line));
+  return rows.slice(0, end).map((line) =>
+    line
+      .slice(line.indexOf('|') + 1, line.lastIndexOf('|'))
+      .split('|')
+      .map((cell) => cell.trim()),
+  );
+}
+
+describe('the docs', () => {
+  it('every TypeScript block compiles against the package', () => {
+    const names = new Map(
+      PAGES.flatMap((page) =>
+        blocks(page, 'ts').map((code, index): [string, string] => [page + index, code]),
+      ).map(([name, code], index) => [resolve(`docs-block-${index}.ts`), { name, code }] as const),
+    );
+    expect(names.size).toBeGreaterThan(1);
+    const { config } = ts.readConfigFile('tsconfig.json', read) as {
+      config: { compilerOptions: object };
+    };
+    const { options } = ts.convertCompilerOptionsFromJson(
+      {
+        ...config.compilerOptions,
+        declaration: false,
+        noUnusedLocals: false,
+        noUnusedParameters: false,
+        paths: Object.fromEntries(
+          Object.entries(manifest.exports)
+            .filter(([, target]) => target.endsWith('.js'))
+            .map(([name, target]) => [
+              `nestjs-webhook-inbox${name.slice(1)}`,
+              [`./${target.replace('./dist/', '').replace('.js', '.ts')}`],
+            ]),
+        ),
+      },
+      resolve('.'),
+    );
+    const host = ts.createCompilerHost(options);
+    const readFile = host.readFile.bind(host);
+    const fileExists = host.fileExists.bind(host);
+    const getSourceFile = host.getSourceFile.bind(host);
+    host.readFile = (file) => names.get(resolve(file))?.code ?? readFile(file);
+    host.fileExists = (file) => names.has(resolve(file)) || fileExists(file);
+    host.getSourceFile = (file, ...rest) => {
+      const block = names.get(resolve(file));
+      return block === undefined
+        ? getSourceFile(file, ...rest)
+        : ts.createSourceFile(file, block.code, {
+            languageVersion: ts.ScriptTarget.ES2023,
+            impliedNodeFormat: ts.ModuleKind.ESNext,
+          });
+    };
+    const program = ts.createProgram([...names.keys()], options, host);
+    const faults = ts
+      .getPreEmitDiagnostics(program)
+      .map(
+        ({ file, messageText }) =>
+          `${names.get(resolve(file?.fileName ?? ''))?.name ?? file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
+      );
+    expect(faults).toEqual([]);
+  }, 300_000);
+
+  it.each(PAGES)('the links of %s lead to files that are there', (page) => {
+    const links = [...read(page).matchAll(/\]\(([^)#\s]+)(#[^)]*)?\)/g)]
+      .map(([, link]) => link!)
+      .filter((link) => !/^[a-z]+:/.test(link));
+    expect(links.filter((link) => !existsSync(join(dirname(page), link)))).toEqual([]);
+  });
+
+  it.each(PAGES)('the npm scripts that %s names are there', (page) => {
+    const named = [...read(page).matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!);
+    expect(named.filter((name) => !(name in manifest.scripts))).toEqual([]);
+  });
+
+  it('the table of states is that of core/states.ts', () => {
+    const docs = table(read('docs/architecture.md'), '### States of an outbox row');
+    expect(docs.map(([state]) => state)).toEqual([...OUTBOX_STATES]);
+    expect(docs).toEqual(table(read('src/core/states.ts'), '| state |'));
+    expect(read('docs/architecture.md')).toContain(EVENT_STATES.join(' > '));
+  });
+
+  it('each runtime dependency has its reason, and none has one that is gone', () => {
+    const reasons = table(read('docs/architecture.md'), '## Runtime dependencies');
+    expect(reasons.map(([name]) => name!.replaceAll('`', ''))).toEqual(Object.keys(manifest.dependencies));
+  });
+});
