@@ -8,11 +8,11 @@ import type { Settings } from './support/settings.js';
 export function worker(name: string, program: Program, order: DrainOrder): Contender {
   return {
     name,
-    program,
-    round: async (nth) => {
-      if (nth === 1) await program.run<DrainResult>({ ...order, jobs: Math.ceil(order.jobs / 4) });
+    programs: [program],
+    warm: async () => void (await program.run<DrainResult>({ ...order, jobs: Math.ceil(order.jobs / 2) })),
+    round: async () => {
       const { seconds, jobs } = await program.run<DrainResult>(order);
-      return { seconds, values: { rate: jobs / seconds } };
+      return { seconds, count: jobs, values: { rate: jobs / seconds } };
     },
   };
 }

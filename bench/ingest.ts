@@ -12,27 +12,22 @@ export function receiver(
   name: string,
   program: Program,
   load: Program,
-  order: { readonly path: string; readonly scheme: Scheme; readonly ms: number; readonly prefix?: () => string },
+  { path, scheme }: { readonly path: string; readonly scheme: Scheme },
+  { loadMs, warmRequests }: Settings,
 ): Contender {
-  const run = async (ms: number, prefix: string): Promise<Round> => {
+  const run = async (bound: Pick<LoadOrder, 'ms' | 'requests'>, prefix: string): Promise<Round> => {
     const port = program.ready.port as number;
-    const result = await load.run<LoadResult>({
-      ...{ port, path: order.path, scheme: order.scheme, connections: CONNECTIONS },
-      ms,
-      prefix,
-    } satisfies LoadOrder);
-    if (result.failed > 0) throw new Error(`${name}: ${result.failed} requests were not answered 2xx`);
-    const { seconds, p50, p99 } = result;
-    return { seconds, values: { rate: result.answered / seconds, p50, p99 } };
+    const order: LoadOrder = { port, path, scheme, connections: CONNECTIONS, prefix, ...bound };
+    const { answered, failed, seconds, p50, p99 } = await load.run<LoadResult>(order);
+    if (failed > 0) throw new Error(`${name}: ${failed} requests were not answered 2xx`);
+    return { seconds, count: answered, values: { rate: answered / seconds, p50, p99 } };
   };
+  const prefix = name.replaceAll(/\W/g, '');
   return {
     name,
-    program,
-    round: async (nth) => {
-      // Warm: compiled code and open connections are everybody's.
-      if (nth === 1) await run(order.ms / 2, `${name.replaceAll(/\W/g, '')}-warm-`);
-      return run(order.ms, `${name.replaceAll(/\W/g, '')}-${nth}-`);
-    },
+    programs: [program],
+    warm: async () => void (await run({ requests: warmRequests, ms: 4 * loadMs }, `${prefix}-warm-`)),
+    round: (nth) => run({ ms: loadMs }, `${prefix}-${nth}-`),
   };
 }
 
@@ -45,7 +40,7 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
     const databaseUrl = await server.database(`ingest_${contenders.length}`);
     const program = await start(file, { databaseUrl, ...given });
     programs.push(program);
-    contenders.push(receiver(name, program, load, { path, scheme, ms: settings.loadMs }));
+    contenders.push(receiver(name, program, load, { path, scheme }, settings));
   };
   for (const adapter of ['express', 'fastify'] as const) {
     for (const kind of ['bare', 'articles', 'ours'] as const) {

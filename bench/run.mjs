@@ -8,12 +8,7 @@ const node = `${folder}node_modules/node/bin/node`;
 if (!existsSync(node)) run('npm', ['ci'], folder);
 run(
   node,
-  [
-    '--import',
-    '@swc-node/register/esm-register',
-    `${folder}main.ts`,
-    ...process.argv.slice(2),
-  ],
+  ['--import', '@swc-node/register/esm-register', `${folder}main.ts`, ...process.argv.slice(2)],
   fileURLToPath(new URL('..', import.meta.url)),
 );
 

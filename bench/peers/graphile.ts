@@ -70,9 +70,8 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
     ready: {},
     run: async (order) => {
       const given = order as DrainOrder | LatencyOrder;
-      if (given.work === 'send') return send(given);
-      if (given.work === 'starts') return started(given);
-      return drain((given as DrainOrder).jobs);
+      if ('jobs' in given) return drain(given.jobs);
+      return given.work === 'send' ? send(given) : started(given);
     },
     stop: async () => {
       await runner?.stop();

@@ -42,7 +42,9 @@ async function load(order: LoadOrder): Promise<LoadResult> {
           return;
         }
         const body = eventBody(`${order.prefix}${(next += 1)}`);
-        const headers = Object.entries(signature(order.scheme, body)).map(([name, value]) => `${name}: ${value}\r\n`);
+        const headers = Object.entries(signature(order.scheme, body)).map(
+          ([name, value]) => `${name}: ${value}\r\n`,
+        );
         sentAt = performance.now();
         socket.write(
           `POST ${order.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n${headers.join('')}\r\n${body}`,

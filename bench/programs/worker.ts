@@ -89,7 +89,9 @@ async function write(manager: Pick<EntityManager, 'query'>, rows: readonly (read
   );
 }
 
-const uuid = (salt: string) => `(rpad(lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0'), 12, '0') ||
+const uuid = (
+  salt: string,
+) => `(rpad(lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0'), 12, '0') ||
   '8000' || substr(md5('${salt}' || g), 1, 16))::uuid`;
 
 /** Rows as their enqueuing would have left them, in one transaction. */
@@ -128,7 +130,9 @@ async function drain(app: INestApplicationContext, order: DrainOrder, nth: numbe
   while (Works.count < order.jobs) await pause(2);
   // The last has begun; until it is settled.
   for (;;) {
-    const left: unknown[] = await dataSource.query(`SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 1`);
+    const left: unknown[] = await dataSource.query(
+      `SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 1`,
+    );
     if (left.length === 0) break;
     await pause(2);
   }
@@ -161,7 +165,10 @@ const POOL = 10;
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Claims one event after the other, with rests, and says when each was acknowledged. */
-async function send(app: INestApplicationContext, { samples, prefix }: LatencyOrder): Promise<[string, number][]> {
+async function send(
+  app: INestApplicationContext,
+  { samples, prefix }: LatencyOrder,
+): Promise<[string, number][]> {
   const acked: [string, number][] = [];
   for (let nth = 0; nth < samples; nth += 1) {
     const id = `${prefix}${nth}`;
@@ -181,7 +188,8 @@ async function starts({ samples, prefix }: LatencyOrder): Promise<[string, numbe
 }
 
 function moduleOf({ databaseUrl, relay = true, effects = 20 }: WorkerSettings): Type {
-  const source = () => hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
+  const source = () =>
+    hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
   @Module({
     imports: [
       TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: POOL }),
@@ -206,9 +214,8 @@ await serve(async (settings: WorkerSettings) => {
     ready: {},
     run: async (order) => {
       const given = order as DrainOrder | LatencyOrder;
-      if (given.work === 'send') return send(app, given);
-      if (given.work === 'starts') return starts(given);
-      return drain(app, given, (nth += 1));
+      if ('jobs' in given) return drain(app, given, (nth += 1));
+      return given.work === 'send' ? send(app, given) : starts(given);
     },
     stop: () => app.close(),
   };

@@ -18,7 +18,8 @@ export interface Program {
   stop(): Promise<void>;
 }
 
-type Message = { readonly ready: Record<string, unknown> } | { readonly result: unknown } | { readonly failed: string };
+type Message =
+  { readonly ready: Record<string, unknown> } | { readonly result: unknown } | { readonly failed: string };
 
 /** In the program: starts by its settings, then answers orders one after the other. */
 export async function serve<TSettings>(
@@ -61,11 +62,18 @@ export async function start(file: string, settings: object): Promise<Program> {
   };
 }
 
-async function answer(child: ChildProcess, file: string): Promise<Message> {
-  const message = await Promise.race([
-    once(child, 'message').then(([one]) => one as Message),
-    once(child, 'exit').then(([code, signal]) => ({ failed: `ended: ${String(code ?? signal)}` })),
-  ]);
-  if ('failed' in message) throw new Error(`${file}: ${message.failed}`);
-  return message;
+function answer(child: ChildProcess, file: string): Promise<Message> {
+  return new Promise((resolve, reject) => {
+    const onMessage = (message: Message) => {
+      child.off('exit', onExit);
+      if ('failed' in message) reject(new Error(`${file}: ${message.failed}`));
+      else resolve(message);
+    };
+    const onExit = (code: number | null, signal: string | null) => {
+      child.off('message', onMessage);
+      reject(new Error(`${file} ended: ${String(code ?? signal)}`));
+    };
+    child.once('message', onMessage);
+    child.once('exit', onExit);
+  });
 }

@@ -6,20 +6,25 @@ import { figure, type Figure } from './statistics.js';
 /** One of those that are compared. */
 export interface Contender {
   readonly name: string;
-  readonly program: Program;
-  /** One round: its values by their names, and how long it took. */
+  /** Whose CPU is its own. */
+  readonly programs: readonly Program[];
+  /** Before the first round. */
+  warm?(): Promise<void>;
+  /** One round: what it did, how often, and how long it took. */
   round(nth: number): Promise<Round>;
 }
 
 export interface Round {
   readonly seconds: number;
+  readonly count: number;
   readonly values: Readonly<Record<string, number>>;
 }
 
 export interface Measured {
   readonly name: string;
+  /** `nodeMicros` and `postgresMicros` are CPU for one request or job: what other work on the machine disturbs least. */
   readonly figures: Readonly<Record<string, Figure>>;
-  /** What bound the median round. */
+  /** What bound the last round. */
   readonly bound: string;
 }
 
@@ -31,28 +36,32 @@ export async function inTurn(
   load?: Program,
 ): Promise<Measured[]> {
   const taken = new Map<string, { round: Round; use: CpuUse }[]>(contenders.map(({ name }) => [name, []]));
+  for (const contender of contenders) await contender.warm?.();
   for (let nth = 1; nth <= rounds; nth += 1) {
     for (const contender of contenders) {
       await server.quiet();
       const used = countCpu({
-        node: [contender.program.pid],
+        node: contender.programs.map(({ pid }) => pid),
         postmaster: server.postmaster,
         load: load?.pid,
       });
       const round = await contender.round(nth);
+      taken.get(contender.name)!.push({ round, use: used() });
       const values = Object.entries(round.values).map(([one, value]) => `${one} ${value.toFixed(1)}`);
       console.log(`${nth}/${rounds} ${contender.name}: ${values.join(', ')}`);
-      taken.get(contender.name)!.push({ round, use: used() });
     }
   }
-  return contenders.map(({ name }) => {
-    const all = taken.get(name)!;
-    const names = Object.keys(all[0]!.round.values);
-    const middle = all[Math.floor(all.length / 2)]!;
-    return {
-      name,
-      figures: Object.fromEntries(names.map((one) => [one, figure(all.map(({ round }) => round.values[one]!))])),
-      bound: boundBy(middle.use, middle.round.seconds),
-    };
-  });
+  return contenders.map(({ name }) => measured(name, taken.get(name)!));
+}
+
+function measured(name: string, all: readonly { round: Round; use: CpuUse }[]): Measured {
+  const figures: Record<string, Figure> = {};
+  for (const one of Object.keys(all[0]!.round.values)) {
+    figures[one] = figure(all.map(({ round }) => round.values[one]!));
+  }
+  const micros = (seconds: number, { count }: Round) => (seconds / count) * 1e6;
+  figures.nodeMicros = figure(all.map(({ round, use }) => micros(use.node, round)));
+  figures.postgresMicros = figure(all.map(({ round, use }) => micros(use.postgres, round)));
+  const last = all.at(-1)!;
+  return { name, figures, bound: boundBy(last.use, last.round.seconds) };
 }
