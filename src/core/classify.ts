@@ -9,7 +9,12 @@ export type Classifier = (error: unknown) => 'transient' | 'permanent' | undefin
 
 /** Request time-out, too many requests: the only 4xx that a second try can cure. */
 const TRANSIENT_STATUS = new Set([408, 429]);
-const PERMANENT_CODES = new Set(['EFFECT_KEY_REQUIRED', 'UNKNOWN_EFFECT', 'PAYLOAD_REFUSED']);
+const PERMANENT_CODES = new Set([
+  'EFFECT_KEY_REQUIRED',
+  'UNKNOWN_EFFECT',
+  'PAYLOAD_REFUSED',
+  'ENQUEUE_REFUSED',
+]);
 /** Connection, transaction rollback (deadlock, serialization), resources, operator intervention. */
 const TRANSIENT_SQLSTATE = new Set(['08', '40', '53', '57']);
 /** Data exception, integrity constraint: the same input fails again. */
@@ -37,18 +42,14 @@ export function classify(error: unknown, ...classifiers: readonly (Classifier | 
 }
 
 /**
- * Whether an error says that nothing was done at the other side: a refusal, or no connection at all. Anything else (a time-out, a
- * broken connection, a 5xx) leaves it open.
+ * Whether an error says that nothing was done at the other side: a refusal. Anything else (a time-out, a broken connection, a 5xx)
+ * leaves it open; a refused connection too, unless the thrower says `notDone`: it may be another service's, after the call.
  */
 export function isKnownNotDone(error: unknown): boolean {
   if (error instanceof PermanentError || error instanceof RetryAfter) return true;
   const status = statusOf(error);
   if (status !== undefined) return status >= 400 && status < 500;
-  const code = property(error, 'code') ?? property(property(error, 'cause'), 'code');
-  return (
-    typeof code === 'string' &&
-    ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code)
-  );
+  return property(error, 'notDone') === true;
 }
 
 /** Whether the database could not be used, or refused for a moment: the caller should come back. */

@@ -71,7 +71,7 @@ export class HttpClient {
       const response = await send(target, { ...options, dispatcher: agent, signal: limit.signal });
       return await read(response);
     } catch (error) {
-      throw limit.signal.aborted ? limit.signal.reason : (refusal(error) ?? error);
+      throw limit.signal.aborted ? limit.signal.reason : (refusal(error) ?? told(error));
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
@@ -134,6 +134,23 @@ function plain(headers: Dispatcher.ResponseData['headers']): Record<string, stri
 function refusal(error: unknown): DestinationRefused | undefined {
   if (error instanceof DestinationRefused) return error;
   return error instanceof Error && error.cause !== undefined ? refusal(error.cause) : undefined;
+}
+
+const NO_CONNECTION = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/** Without a connection nothing was sent; only here is it known whose connection it was. */
+function told(error: unknown): unknown {
+  const { code } = error as { code?: unknown };
+  return error instanceof Error && typeof code === 'string' && NO_CONNECTION.has(code)
+    ? Object.assign(error, { notDone: true })
+    : error;
 }
 
 function timedOut(url: URL, timeoutMs: number): WebhookInboxError {

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
+import type { OutboxState } from '../core/states.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { ReplayStore, type EventRow } from '../storage/replay.store.js';
@@ -29,6 +30,13 @@ export interface PlannedEffect {
   readonly name: string;
   readonly key: string;
 }
+
+/** An effect that may still happen under its present key must not happen under a new one as well. */
+const NOT_ENDED: ReadonlyMap<OutboxState, string> = new Map([
+  ['pending', 'refire it when it has ended'],
+  ['parked', 'decide about it first'],
+  ['dead', 'revive it instead'],
+]);
 
 /** Says what a replay does, for the preview and for the replay itself. */
 @Injectable()
@@ -65,6 +73,9 @@ export class ReplayPlanner {
       const parent = rows.find(({ id }) => id === parentId);
       return parent?.kind === 'effect' && isRefired(parent);
     };
+    const owed = rows.find((row) => row.kind === 'effect' && isRefired(row) && NOT_ENDED.has(row.state));
+    if (owed !== undefined)
+      return refusal(key, stored.id, `effect '${owed.name}' is ${owed.state}: ${NOT_ENDED.get(owed.state)!}`);
     const done = rows.filter((row) => row.kind === 'effect' && row.state === 'done');
     const left = done.find((row) => refire.includes(row.name) && !isRefired(row));
     if (left !== undefined) return refusal(key, stored.id, whyNotRefired(left, rows));

@@ -1,6 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { orAborted } from '../core/abort.js';
+import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
@@ -13,6 +14,7 @@ import { Deadline } from './deadline.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
@@ -41,6 +43,7 @@ export class BatchRunner {
     private readonly stale: StaleFilter,
     private readonly handlers: HandlerRunner,
     private readonly failures: FailureSettler,
+    private readonly outbox: Outbox,
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
     private readonly tally: Tally,
@@ -137,7 +140,9 @@ export class BatchRunner {
     signal: AbortSignal,
     outcomes: Outcomes,
   ): Promise<void> {
-    const { manager } = transaction;
+    const { manager, queryRunner } = transaction;
+    // Which event's effect it would be is not known, and under an id of its own a replay would do it again.
+    this.outbox.bind(queryRunner, refuseInBatch);
     const runs = fresh.map(({ row }) => new RunEnqueue(this.enqueueStores, manager, row));
     const events: BatchEvent[] = fresh.map(({ event, current }, index) => ({
       ...event,
@@ -180,3 +185,11 @@ export class BatchRunner {
 
 const markOf = (handler: Handler, { event }: Item) =>
   JSON.stringify([event.tenant, handler.options.skipStale!.key.call(handler.instance, event)]);
+
+async function refuseInBatch(effect: string): Promise<never> {
+  throw new WebhookInboxError(
+    'ENQUEUE_REFUSED',
+    `Effect '${effect}' was enqueued by Outbox.enqueue in a batch handler, where it belongs to no event: ` +
+      `use the event's own \`enqueue\``,
+  );
+}

@@ -14,6 +14,7 @@ import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { Outbox } from './outbox.js';
 import { effectResult } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
@@ -40,6 +41,7 @@ export class EffectRunner {
     private readonly failures: FailureSettler,
     private readonly handlers: HandlerRunner,
     private readonly doubts: EffectDoubts,
+    private readonly outbox: Outbox,
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
   ) {}
@@ -67,23 +69,26 @@ export class EffectRunner {
   ): Promise<RunOutcome> {
     const effect = this.registry.effect(row.name)!;
     let inDoubt = row.begun;
-    let called = false;
+    let called: Called;
+    let calling = false;
     try {
       const payload = readPayload(row);
       const checked = await this.doubts.check(effect, row, payload, signal);
       if (checked.kind === 'park')
         return await this.failures.park(this.dataSource.manager, row, checked.reason);
-      if (checked.kind === 'done') return await this.settle(effect, row, { result: checked.result });
+      if (checked.kind === 'done') return await this.settle(effect, row, { result: checked.result }, signal);
       if (checked.kind === 'lost') return 'lost';
       inDoubt = checked.inDoubt;
-      called = true;
+      calling = true;
       const call = this.call(effect, row, payload, signal);
       onCall(call);
-      return await this.settle(effect, row, await orAborted(call, signal));
+      called = await orAborted(call, signal);
     } catch (error) {
-      const mayBeDone = inDoubt || (called && tracksDoubt(effect) && !isKnownNotDone(error));
+      const mayBeDone = inDoubt || (calling && tracksDoubt(effect) && !isKnownNotDone(error));
       return await this.failures.settle(this.dataSource.manager, row, error, policy(effect, mayBeDone));
     }
+    // Outside of the above: what our own database refuses says nothing about the call.
+    return this.settle(effect, row, called, signal);
   }
 
   private async call(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Called> {
@@ -103,7 +108,12 @@ export class EffectRunner {
     return { result, completion };
   }
 
-  private async settle(effect: Effect, row: LeasedRow, called: Called): Promise<RunOutcome> {
+  private async settle(
+    effect: Effect,
+    row: LeasedRow,
+    called: Called,
+    signal: AbortSignal,
+  ): Promise<RunOutcome> {
     const { manager } = this.dataSource;
     let kept = false;
     try {
@@ -112,7 +122,7 @@ export class EffectRunner {
         await this.store.keepResult(manager, row.id, effectResult(called.result) ?? 'null');
         kept = true;
       }
-      if (await this.commit(effect, row, called)) this.wakeUp.wake();
+      if (await this.commit(effect, row, called, signal)) this.wakeUp.wake();
     } catch (error) {
       if (await this.store.isDone(manager, row)) return 'done';
       if (error instanceof LeaseLost) return this.lost(row, called);
@@ -125,16 +135,22 @@ export class EffectRunner {
   }
 
   /** The fenced settle: alone, with the turn of its key, or with the user's own work. True when there is more for a relay. */
-  private async commit(effect: Effect, row: LeasedRow, { result, completion }: Called): Promise<boolean> {
+  private async commit(
+    effect: Effect,
+    row: LeasedRow,
+    { result, completion }: Called,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const settle = async (manager: EntityManager): Promise<boolean> => {
       if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
       return row.orderKey !== undefined && this.turns.pass(manager, row.name, row.orderKey);
     };
     if (completion !== undefined) {
       return this.handlers.transaction(row, effect.timeoutMs, async (transaction) => {
-        const { manager } = transaction;
+        const { manager, queryRunner } = transaction;
         const run = new RunEnqueue(this.enqueueStores, manager, row);
-        await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }));
+        this.outbox.bind(queryRunner, run.enqueue);
+        await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }), signal);
         return (await transaction.asOurs(settle)) || run.enqueued;
       });
     }

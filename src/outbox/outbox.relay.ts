@@ -129,7 +129,10 @@ export class OutboxRelay {
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
       this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
-    const released = this.store.release(this.dataSource.manager, rows, ABORT_MS);
+    const released = this.store.release(this.dataSource.manager, rows, {
+      delayMs: ABORT_MS,
+      running: true,
+    });
     await within(released, ABORT_MS).catch((error: unknown) => {
       this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
     });

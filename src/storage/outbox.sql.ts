@@ -180,7 +180,7 @@ export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
-           first_leased_at = CASE WHEN o.attempt > 1 THEN o.first_leased_at END,
+           first_leased_at = CASE WHEN o.attempt > 1 OR $5::boolean THEN o.first_leased_at END,
            due_at = now() + $4 * interval '1 ms'
       FROM ours WHERE o.id = ours.id
     RETURNING o.id

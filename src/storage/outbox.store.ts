@@ -233,12 +233,17 @@ export class OutboxStore {
   }
 
   /**
-   * Gives leases back whose run has not begun; the attempt counted at the lease is forgiven, never taken back.
-   * @param delayMs until they are due again
+   * Gives leases back; the attempt counted at the lease is forgiven, never taken back.
+   * @param delayMs until they are due again @default 0
+   * @param running their runs have begun, so that an effect's key may have been used @default false
    */
-  async release(manager: EntityManager, leases: readonly Lease[], delayMs = 0): Promise<number> {
+  async release(
+    manager: EntityManager,
+    leases: readonly Lease[],
+    { delayMs = 0, running = false }: { readonly delayMs?: number; readonly running?: boolean } = {},
+  ): Promise<number> {
     if (leases.length === 0) return 0;
-    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs]);
+    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs, running]);
     return rows.length;
   }
 
