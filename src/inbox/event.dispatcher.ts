@@ -111,7 +111,7 @@ export class EventDispatcher {
         const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
         if (late !== undefined) return late;
       }
-      if ((await this.inTime(this.backlog.isFull(), this.options.claimTimeoutMs)) !== false) {
+      if (await this.isFull()) {
         return { kind: 'unavailable', why: `at least ${String(this.options.maxPending)} rows are pending` };
       }
       const verdicts: Verdict[] = [];
@@ -129,6 +129,12 @@ export class EventDispatcher {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
       return this.unavailable(delivery, error);
     }
+  }
+
+  /** True when that cannot be found out in time, too. */
+  private async isFull(): Promise<boolean> {
+    if (this.options.maxPending === false) return false;
+    return (await this.inTime(this.backlog.isFull(), this.options.claimTimeoutMs)) !== false;
   }
 
   private tracked<T>(work: Promise<T>): Promise<T> {
@@ -209,6 +215,8 @@ export class EventDispatcher {
   }
 
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
+    // A line that nobody gets is not made: at thousands of events a second it shows.
+    if (!Logger.isLevelEnabled('log')) return;
     this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
   }
 }

@@ -11,6 +11,8 @@ import { poolSize } from './pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
 export interface LeaseGroup {
+  /** Tells it from the other groups of every round. */
+  readonly key: string;
   readonly names: readonly RunnableName[];
   readonly limit: number;
   /** The lane of rows with a lost attempt. @default false */
@@ -96,25 +98,30 @@ export class LeasePlan {
     effects: readonly [string, Effect][],
     jobs: readonly Job[],
   ): LeaseGroup {
-    if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
+    if (jobs.some(({ rows: [row] }) => row!.alone)) return { key: 'lane', names: [], limit: 0 };
     const names = [...this.handlerRoom(handlers, jobs).names, ...this.effectGroup(effects, jobs).names];
-    return { names, limit: 1, alone: true };
+    return { key: 'lane', names, limit: 1, alone: true };
   }
 
   private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
     const { names, limit } = this.handlerRoom(all, jobs);
-    return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
+    const single = names.filter(({ name }) => this.registry.handler(name)!.batch === undefined);
+    return { key: 'handlers', names: single, limit };
   }
 
   // A lease of its own for each, since a place is worth `batch` rows.
   private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
     const one = this.handlerRoom(all, jobs).names.find((other) => other.name === name);
-    if (one === undefined) return { names: [], limit: 0 };
+    const key = `batch ${name}`;
+    if (one === undefined) return { key, names: [], limit: 0 };
     const limit = Math.min(one.limit, one.shareLimit!) * this.registry.handler(name)!.batch!;
-    return { names: [{ ...one, limit, shareLimit: limit }], limit };
+    return { key, names: [{ ...one, limit, shareLimit: limit }], limit };
   }
 
-  private handlerRoom(handlers: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+  private handlerRoom(
+    handlers: readonly [string, Handler][],
+    jobs: readonly Job[],
+  ): Pick<LeaseGroup, 'names' | 'limit'> {
     const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
     const max = this.maxHandlers();
     const free = max - running.length;
@@ -134,7 +141,7 @@ export class LeasePlan {
     const names = [...this.registry.routes().keys()].map((name): RunnableName => {
       return { name, maxAttempts: 0, limit };
     });
-    return { names, limit };
+    return { key: 'routes', names, limit };
   }
 
   private effectGroup(effects: readonly [string, Effect][], jobs: readonly Job[]): LeaseGroup {
@@ -144,7 +151,7 @@ export class LeasePlan {
     const names = withRoom(effects, running, free, max).map((one) => {
       return { ...one, parks: this.registry.effect(one.name)!.options.inDoubt === 'park' };
     });
-    return { names: names.filter(hasRoom), limit: free };
+    return { key: 'effects', names: names.filter(hasRoom), limit: free };
   }
 
   private roomOfSource(source: string, running: ReadonlyMap<string, number>): number {

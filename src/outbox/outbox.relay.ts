@@ -14,7 +14,7 @@ import { Deadline } from './deadline.js';
 import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
-import type { Job } from './job.js';
+import type { Job, StartedJob } from './job.js';
 import { LeasePlan, type LeaseGroup } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
@@ -22,17 +22,6 @@ import { Turns } from './turns.js';
 
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
-
-interface StartedJob extends Job {
-  readonly ended: Promise<Outcomes>;
-  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
-  readonly exclusive: boolean;
-}
-
-interface Taken {
-  readonly started: StartedJob[];
-  readonly moved: number;
-}
 
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
 @Injectable()
@@ -44,6 +33,8 @@ export class OutboxRelay {
   private readonly logger = new Logger('WebhookInbox');
   private readonly jobs = new Set<StartedJob>();
   private leasing: Promise<unknown> = Promise.resolve();
+  /** Where the last look found nothing. */
+  private readonly dry = new Set<string>();
   private stopped = false;
 
   constructor(
@@ -78,9 +69,12 @@ export class OutboxRelay {
     }
   }
 
-  /** Leases and starts runs without waiting for their end. True when there may be more that is due. */
-  async round(onEnd: () => void): Promise<boolean> {
-    const jobs = await this.lease();
+  /**
+   * Leases and starts runs without waiting for their end. True when there may be more that is due.
+   * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
+   */
+  async round(onEnd: () => void, everywhere = true): Promise<boolean> {
+    const jobs = await this.lease(everywhere);
     for (const job of jobs) void job.ended.then(onEnd);
     return jobs.length > 0;
   }
@@ -146,13 +140,13 @@ export class OutboxRelay {
   }
 
   // One lease at a time, so that two never count the same free places.
-  private lease(): Promise<StartedJob[]> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow());
+  private lease(everywhere = true): Promise<StartedJob[]> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(everywhere));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(): Promise<StartedJob[]> {
+  private async leaseNow(everywhere: boolean): Promise<StartedJob[]> {
     if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     await this.turns.give();
     const started: StartedJob[] = [];
@@ -160,7 +154,9 @@ export class OutboxRelay {
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
-      const taken = await this.leaseGroup(group(this.jobs));
+      const wanted = group(this.jobs);
+      if (!everywhere && this.dry.has(wanted.key)) continue;
+      const taken = await this.leaseGroup(wanted);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
@@ -170,7 +166,8 @@ export class OutboxRelay {
     return started;
   }
 
-  private async leaseGroup({ names, limit, alone = false }: LeaseGroup): Promise<Taken> {
+  private async leaseGroup(group: LeaseGroup): Promise<{ started: StartedJob[]; moved: number }> {
+    const { key, names, limit, alone = false } = group;
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const { leaseMs } = this.relay();
     const startedAt = performance.now();
@@ -179,13 +176,15 @@ export class OutboxRelay {
         ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
         : this.store.lease(connection, this.owner, leaseMs, names, limit),
     );
+    if (leased.length + exhausted.length + moved === 0) this.dry.add(key);
+    else this.dry.delete(key);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.store.release(this.dataSource.manager, leased);
       return { started: [], moved };
     }
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length > 0) return this.leaseGroup({ names, limit, alone });
+    if (alone && exhausted.length > 0) return this.leaseGroup(group);
     return { started: this.plan.jobs(leased).map((rows) => this.start(rows, startedAt + leaseMs)), moved };
   }
 

@@ -15,6 +15,8 @@ export class RelayLoop {
   private readonly logger = new Logger('WebhookInbox');
   private state: 'idle' | 'turning' | 'stopped' = 'stopped';
   private again = false;
+  /** The next round looks also where the last found nothing. */
+  private everywhere = false;
   private renewal: NodeJS.Timeout | undefined;
 
   constructor(
@@ -48,8 +50,9 @@ export class RelayLoop {
   }
 
   // Never two rounds at once: a wake during one only asks for another after it.
-  private turn(): void {
+  private turn(everywhere = true): void {
     this.again = true;
+    this.everywhere ||= everywhere;
     if (this.state !== 'idle') return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
@@ -60,8 +63,11 @@ export class RelayLoop {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
       while (this.again && this.state === 'turning') {
+        const { everywhere } = this;
         this.again = false;
-        if (await this.relay.round(() => this.turn())) this.again = true;
+        this.everywhere = false;
+        // A run's end frees a place, and brings no work that no commit has told of.
+        if (await this.relay.round(() => this.turn(false), everywhere)) this.again = true;
       }
     } catch (error) {
       this.logger.error(
