@@ -11,8 +11,6 @@ import { poolSize } from './pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
 export interface LeaseGroup {
-  /** Tells it from the other groups of every round. */
-  readonly key: string;
   readonly names: readonly RunnableName[];
   readonly limit: number;
   /** The lane of rows with a lost attempt. @default false */
@@ -98,24 +96,22 @@ export class LeasePlan {
     effects: readonly [string, Effect][],
     jobs: readonly Job[],
   ): LeaseGroup {
-    if (jobs.some(({ rows: [row] }) => row!.alone)) return { key: 'lane', names: [], limit: 0 };
+    if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
     const names = [...this.handlerRoom(handlers, jobs).names, ...this.effectGroup(effects, jobs).names];
-    return { key: 'lane', names, limit: 1, alone: true };
+    return { names, limit: 1, alone: true };
   }
 
   private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
     const { names, limit } = this.handlerRoom(all, jobs);
-    const single = names.filter(({ name }) => this.registry.handler(name)!.batch === undefined);
-    return { key: 'handlers', names: single, limit };
+    return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
   }
 
   // A lease of its own for each, since a place is worth `batch` rows.
   private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
     const one = this.handlerRoom(all, jobs).names.find((other) => other.name === name);
-    const key = `batch ${name}`;
-    if (one === undefined) return { key, names: [], limit: 0 };
+    if (one === undefined) return { names: [], limit: 0 };
     const limit = Math.min(one.limit, one.shareLimit!) * this.registry.handler(name)!.batch!;
-    return { key, names: [{ ...one, limit, shareLimit: limit }], limit };
+    return { names: [{ ...one, limit, shareLimit: limit }], limit };
   }
 
   private handlerRoom(
@@ -141,7 +137,7 @@ export class LeasePlan {
     const names = [...this.registry.routes().keys()].map((name): RunnableName => {
       return { name, maxAttempts: 0, limit };
     });
-    return { key: 'routes', names, limit };
+    return { names, limit };
   }
 
   private effectGroup(effects: readonly [string, Effect][], jobs: readonly Job[]): LeaseGroup {
@@ -151,7 +147,7 @@ export class LeasePlan {
     const names = withRoom(effects, running, free, max).map((one) => {
       return { ...one, parks: this.registry.effect(one.name)!.options.inDoubt === 'park' };
     });
-    return { key: 'effects', names: names.filter(hasRoom), limit: free };
+    return { names: names.filter(hasRoom), limit: free };
   }
 
   private roomOfSource(source: string, running: ReadonlyMap<string, number>): number {

@@ -11,6 +11,7 @@ import { onConnection } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
+import { DryNames } from './dry.names.js';
 import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
@@ -33,8 +34,7 @@ export class OutboxRelay {
   private readonly logger = new Logger('WebhookInbox');
   private readonly jobs = new Set<StartedJob>();
   private leasing: Promise<unknown> = Promise.resolve();
-  /** Where the last look found nothing. */
-  private readonly dry = new Set<string>();
+  private readonly dry = new DryNames();
   private stopped = false;
 
   constructor(
@@ -155,8 +155,7 @@ export class OutboxRelay {
     let moved = 0;
     for (const group of groups) {
       const wanted = group(this.jobs);
-      if (!everywhere && this.dry.has(wanted.key)) continue;
-      const taken = await this.leaseGroup(wanted);
+      const taken = await this.leaseGroup(everywhere ? wanted : this.dry.without(wanted));
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
@@ -167,7 +166,7 @@ export class OutboxRelay {
   }
 
   private async leaseGroup(group: LeaseGroup): Promise<{ started: StartedJob[]; moved: number }> {
-    const { key, names, limit, alone = false } = group;
+    const { names, limit, alone = false } = group;
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const { leaseMs } = this.relay();
     const startedAt = performance.now();
@@ -176,8 +175,7 @@ export class OutboxRelay {
         ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
         : this.store.lease(connection, this.owner, leaseMs, names, limit),
     );
-    if (leased.length + exhausted.length + moved === 0) this.dry.add(key);
-    else this.dry.delete(key);
+    this.dry.note(group, leased.length + exhausted.length + moved > 0);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.store.release(this.dataSource.manager, leased);
