@@ -57,7 +57,7 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
       const id = `${prefix}${nth}`;
       await utils.addJob('start', { id });
       acked.push([id, now()]);
-      await pause(15);
+      await pause(80);
     }
     return acked;
   };

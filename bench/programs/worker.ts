@@ -176,7 +176,7 @@ async function send(
     const headers = { 'content-type': 'application/json', ...signature('hmac', body) };
     await app.get(Inbox).receive('timed', { headers, rawBody: Buffer.from(body) });
     acked.push([id, now()]);
-    await pause(15);
+    await pause(80);
   }
   return acked;
 }

@@ -25,7 +25,7 @@ export function settingsOf(quick: boolean, claims: number | undefined): Settings
         warmRequests: 4_000,
         requests: 2_000,
         jobs: 4_000,
-        samples: 50,
+        samples: 20,
         claims: claims ?? 50_000,
       }
     : {
@@ -35,7 +35,7 @@ export function settingsOf(quick: boolean, claims: number | undefined): Settings
         warmRequests: 30_000,
         requests: 10_000,
         jobs: 20_000,
-        samples: 300,
+        samples: 100,
         claims: claims ?? 1_000_000,
       };
 }
