@@ -60,6 +60,7 @@ import { StaleFilter } from './outbox/stale.filter.js';
 import { Turns } from './outbox/turns.js';
 import { EffectRunner } from './outbox/effect.runner.js';
 import { FailureSettler } from './outbox/failure.settler.js';
+import { GroupSettle } from './outbox/group.settle.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/notifier.js';
@@ -121,6 +122,7 @@ const outbox = [
   EnqueueStores,
   EventPreparer,
   FailureSettler,
+  GroupSettle,
   HandlerRunner,
   HostTimers,
   Notifier,

@@ -68,6 +68,11 @@ export function isServerUnusable(error: unknown): boolean {
   );
 }
 
+/** Whether the database cannot be used at all, so that a row tried alone would fare no better than in a batch. */
+export function isWholeDatabases(error: unknown): boolean {
+  return sqlStateOf(error) === undefined ? isDatabaseUnavailable(error) : isServerUnusable(error);
+}
+
 /** The SQLSTATE of a pg or TypeORM error. */
 export function sqlStateOf(error: unknown): string | undefined {
   const code = property(property(error, 'driverError') ?? error, 'code');

@@ -113,7 +113,7 @@ export class EventDispatcher {
         const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
         if (late !== undefined) return late;
       }
-      const admitted = await this.inTime(this.admitted(events), this.options.claimTimeoutMs);
+      const admitted = await this.admitted(events);
       if (!(admitted instanceof Set)) return admitted;
       const verdicts: Verdict[] = [];
       if (admitted.size < events.length) {
@@ -140,13 +140,17 @@ export class EventDispatcher {
    * While too much is pending, only known events: their redeliveries add no row, and are all that works off what waits for them
    * under `retries: 'provider'`.
    */
-  private async admitted(events: readonly IncomingEvent[]): Promise<Set<IncomingEvent>> {
-    if (!(await this.backlog.isFull())) return new Set(events);
-    const known = new Set<IncomingEvent>();
-    for (const event of events) {
-      if ((await this.claims.find(this.dataSource.manager, event)) !== undefined) known.add(event);
-    }
-    return known;
+  private async admitted(events: readonly IncomingEvent[]): Promise<Set<IncomingEvent> | Verdict> {
+    if (this.options.maxPending === false) return new Set(events);
+    const known = async () => {
+      if (!(await this.backlog.isFull())) return new Set(events);
+      const found = new Set<IncomingEvent>();
+      for (const event of events) {
+        if ((await this.claims.find(this.dataSource.manager, event)) !== undefined) found.add(event);
+      }
+      return found;
+    };
+    return this.inTime(known(), this.options.claimTimeoutMs);
   }
 
   private tracked<T>(work: Promise<T>): Promise<T> {
@@ -227,6 +231,8 @@ export class EventDispatcher {
   }
 
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
+    // A line that nobody gets is not made: at thousands of events a second it shows.
+    if (!Logger.isLevelEnabled('log')) return;
     this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
   }
 }

@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { isDatabaseUnavailable, isServerUnusable, sqlStateOf } from '../core/classify.js';
+import { isWholeDatabases } from '../core/classify.js';
 import { WebhookInboxError } from '../core/errors.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -110,7 +110,7 @@ export class GroupCommit {
   /** Each alone, outside the batches: the one at fault gets its error, and nobody waits for it. */
   private failed(batch: readonly Waiting[], error: unknown): void {
     for (const { delivered, resolve, reject } of batch) {
-      if (isOfTheDatabase(error)) reject(error);
+      if (isWholeDatabases(error)) reject(error);
       else this.alone(delivered, true).then(resolve, reject);
     }
   }
@@ -136,9 +136,4 @@ class TooMuchWaits extends WebhookInboxError {
   constructor() {
     super('CLAIMS_QUEUED', 'claims arrive faster than the database commits them');
   }
-}
-
-/** Whether an error says that the database cannot be used at all, so that no delivery alone would fare better. */
-function isOfTheDatabase(error: unknown): boolean {
-  return sqlStateOf(error) === undefined ? isDatabaseUnavailable(error) : isServerUnusable(error);
 }

@@ -151,9 +151,9 @@ export class BatchRunner {
     }));
     const result = await transaction.asUser(() => handler.invokeBatch(events, { manager, signal }), signal);
     const rows = fresh.map(({ row }) => row);
-    const settled = await transaction.asOurs((ours) =>
-      this.store.settleMany(ours, rows, resultSummary(result)),
-    );
+    const summary = resultSummary(result);
+    const settles = rows.map((row) => ({ lease: row, result: summary }));
+    const settled = await transaction.asOurs((ours) => this.store.settleMany(ours, settles));
     if (settled.size < rows.length) throw new LeaseLost();
     for (const { id } of rows) outcomes.set(id, 'done');
   }

@@ -13,6 +13,7 @@ import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
+import { GroupSettle } from './group.settle.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { Outbox } from './outbox.js';
 import { effectResult } from './result.js';
@@ -34,6 +35,7 @@ export class EffectRunner {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
+    private readonly settles: GroupSettle,
     private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,
@@ -128,11 +130,11 @@ export class EffectRunner {
       const failure = kept ? { ...policy(effect), effect: undefined } : policy(effect, tracksDoubt(effect));
       return await this.failures.settle(manager, row, error, failure);
     }
-    this.logger.log(logLine('effect done', rowFacts(row)));
+    if (Logger.isLevelEnabled('log')) this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
   }
 
-  /** The fenced settle: alone, with the turn of its key, or with the user's own work. True when there is more for a relay. */
+  /** The fenced settle: with those of others, with the turn of its key, or with the user's own work. True when there is more for a relay. */
   private async commit(
     effect: Effect,
     row: LeasedRow,
@@ -152,7 +154,10 @@ export class EffectRunner {
         return (await transaction.asOurs(settle)) || run.enqueued;
       });
     }
-    if (row.orderKey === undefined) return settle(this.dataSource.manager);
+    if (row.orderKey === undefined) {
+      if (!(await this.settles.settle({ lease: row, result: effectResult(result) }))) throw new LeaseLost();
+      return false;
+    }
     return inTransaction(this.dataSource.manager, effect.timeoutMs, settle);
   }
 

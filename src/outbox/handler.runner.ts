@@ -166,7 +166,8 @@ export class HandlerRunner {
   private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {
     if (wake) this.wakeUp.wake();
     if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
-    this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));
+    if (Logger.isLevelEnabled('log'))
+      this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));
     return outcome;
   }
 }

@@ -1,4 +1,5 @@
 import type { LeasedRow } from '../storage/outbox.store.js';
+import type { Outcomes } from './batch.runner.js';
 import type { Deadline } from './deadline.js';
 
 /** Rows that run together: one, or the batch of a handler with `batch`. */
@@ -7,4 +8,11 @@ export interface Job {
   readonly deadline: Deadline;
   /** When the lease ends, on this process's monotonic clock. */
   leaseEndsAt: number;
+}
+
+/** A job under way. */
+export interface StartedJob extends Job {
+  readonly ended: Promise<Outcomes>;
+  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
+  readonly exclusive: boolean;
 }

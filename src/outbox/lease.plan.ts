@@ -117,7 +117,10 @@ export class LeasePlan {
     return { names: [{ ...one, limit, shareLimit: limit }], limit };
   }
 
-  private handlerRoom(handlers: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+  private handlerRoom(
+    handlers: readonly [string, Handler][],
+    jobs: readonly Job[],
+  ): Pick<LeaseGroup, 'names' | 'limit'> {
     const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
     const max = this.maxHandlers();
     const free = max - running.length;

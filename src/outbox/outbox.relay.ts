@@ -11,10 +11,11 @@ import { onConnection } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
+import { DryNames } from './dry.names.js';
 import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
-import type { Job } from './job.js';
+import type { Job, StartedJob } from './job.js';
 import { LeasePlan, type LeaseGroup } from './lease.plan.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
@@ -22,12 +23,6 @@ import { Turns } from './turns.js';
 
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
-
-interface StartedJob extends Job {
-  readonly ended: Promise<Outcomes>;
-  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
-  readonly exclusive: boolean;
-}
 
 interface Taken {
   readonly started: StartedJob[];
@@ -44,6 +39,7 @@ export class OutboxRelay {
   private readonly logger = new Logger('WebhookInbox');
   private readonly jobs = new Set<StartedJob>();
   private leasing: Promise<unknown> = Promise.resolve();
+  private readonly dry = new DryNames();
   private stopped = false;
 
   constructor(
@@ -78,9 +74,12 @@ export class OutboxRelay {
     }
   }
 
-  /** Leases and starts runs without waiting for their end. True when there may be more that is due. */
-  async round(onEnd: () => void): Promise<boolean> {
-    const jobs = await this.lease();
+  /**
+   * Leases and starts runs without waiting for their end. True when there may be more that is due.
+   * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
+   */
+  async round(onEnd: () => void, everywhere = true): Promise<boolean> {
+    const jobs = await this.lease(everywhere);
     for (const job of jobs) void job.ended.then(onEnd);
     return jobs.length > 0;
   }
@@ -151,13 +150,13 @@ export class OutboxRelay {
   }
 
   // One lease at a time, so that two never count the same free places.
-  private lease(): Promise<StartedJob[]> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow());
+  private lease(everywhere = true): Promise<StartedJob[]> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(everywhere));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(): Promise<StartedJob[]> {
+  private async leaseNow(everywhere: boolean): Promise<StartedJob[]> {
     const { leaseMs } = runningRelay(this.options);
     if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
     // A connection that is half open never answers: it is given up, and the next round has another.
@@ -167,7 +166,8 @@ export class OutboxRelay {
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
-      const taken = await this.leaseGroup(group(this.jobs), leaseMs);
+      const wanted = group(this.jobs);
+      const taken = await this.leaseGroup(everywhere ? wanted : this.dry.without(wanted), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
@@ -177,7 +177,8 @@ export class OutboxRelay {
     return started;
   }
 
-  private async leaseGroup({ names, limit, alone = false }: LeaseGroup, leaseMs: number): Promise<Taken> {
+  private async leaseGroup(group: LeaseGroup, leaseMs: number): Promise<Taken> {
+    const { names, limit, alone = false } = group;
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const startedAt = performance.now();
     const { leased, exhausted, moved } = await onConnection(
@@ -188,6 +189,7 @@ export class OutboxRelay {
           : this.store.lease(connection, this.owner, leaseMs, names, limit),
       leaseMs,
     );
+    this.dry.note(group, leased.length + exhausted.length + moved > 0);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.store.release(this.dataSource.manager, leased);
@@ -198,8 +200,7 @@ export class OutboxRelay {
     const started = this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs));
     for (const row of orphans) await this.failures.bury(this.dataSource.manager, row);
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length + orphans.length > 0)
-      return this.leaseGroup({ names, limit, alone }, leaseMs);
+    if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs);
     return { started, moved };
   }
 

@@ -16,6 +16,8 @@ export class RelayLoop {
   private state: 'idle' | 'turning' | 'stopped' = 'stopped';
   private again = false;
   private held = 0;
+  /** The next round looks also where the last found nothing. */
+  private everywhere = false;
   private renewal: NodeJS.Timeout | undefined;
 
   constructor(
@@ -60,8 +62,9 @@ export class RelayLoop {
   }
 
   // Never two rounds at once: a wake during one only asks for another after it.
-  private turn(): void {
+  private turn(everywhere = true): void {
     this.again = true;
+    this.everywhere ||= everywhere;
     if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
@@ -72,8 +75,11 @@ export class RelayLoop {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
       while (this.again && this.held === 0 && this.state === 'turning') {
+        const { everywhere } = this;
         this.again = false;
-        if (await this.relay.round(() => this.turn())) this.again = true;
+        this.everywhere = false;
+        // A run's end frees a place, and brings no work that no commit has told of.
+        if (await this.relay.round(() => this.turn(false), everywhere)) this.again = true;
       }
     } catch (error) {
       this.logger.error(

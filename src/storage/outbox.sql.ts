@@ -232,7 +232,9 @@ export const SETTLE_MANY = `
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
   ), kept AS (
-    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
+    INSERT INTO webhook_outbox_data (outbox_id, result)
+    SELECT s.id, r.result FROM settled s JOIN unnest($1::uuid[], $4::text[]) AS r(id, result) ON r.id = s.id
+     WHERE r.result IS NOT NULL
         ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
   )
   SELECT id FROM settled`;

@@ -30,6 +30,13 @@ export interface Lease {
   readonly attempt: number;
 }
 
+/** The end of a run that has succeeded. */
+export interface Settle {
+  readonly lease: Lease;
+  /** As JSON, or the summary that people read. */
+  readonly result: string | undefined;
+}
+
 /** A leased row with what its run needs. */
 export interface LeasedRow extends Lease {
   readonly kind: 'handler' | 'effect';
@@ -175,13 +182,13 @@ export class OutboxStore {
     return row!.settled === 1;
   }
 
-  /** Settles rows of one batch as done, with the same result. Returns the ids of those that were still ours. */
-  async settleMany(
-    manager: EntityManager,
-    leases: readonly Lease[],
-    result: string | undefined,
-  ): Promise<Set<string>> {
-    const rows: { id: string }[] = await manager.query(SETTLE_MANY, [...fences(leases), result ?? null]);
+  /** Settles rows as done, each with its result. Returns the ids of those that were still ours. */
+  async settleMany(manager: EntityManager, settles: readonly Settle[]): Promise<Set<string>> {
+    const sorted = settles.toSorted((a, b) => (a.lease.id < b.lease.id ? -1 : 1));
+    const rows: { id: string }[] = await manager.query(SETTLE_MANY, [
+      ...fences(sorted.map(({ lease }) => lease)),
+      sorted.map(({ result }) => result ?? null),
+    ]);
     return new Set(rows.map((row) => row.id));
   }
 

@@ -1,0 +1,49 @@
+import type { DrainOrder, DrainResult } from './programs/worker.js';
+import { start, type Program } from './support/program.js';
+import { inTurn, type Contender, type Measured } from './support/rounds.js';
+import type { Server } from './support/server.js';
+import type { Settings } from './support/settings.js';
+
+/** One that works off jobs that are there. */
+export function worker(name: string, program: Program, order: DrainOrder): Contender {
+  return {
+    name,
+    programs: [program],
+    warm: async () => void (await program.run<DrainResult>({ ...order, jobs: Math.ceil(order.jobs / 2) })),
+    round: async () => {
+      const { seconds, jobs } = await program.run<DrainResult>(order);
+      return { seconds, count: jobs, values: { rate: jobs / seconds } };
+    },
+  };
+}
+
+/** Jobs that wait, worked off by one process: effects that do nothing, and handlers with one business write. */
+export async function drain(server: Server, { jobs, rounds }: Settings): Promise<Measured[]> {
+  const programs: Program[] = [];
+  const add = async (file: string, name: string) => {
+    const program = await start(file, { databaseUrl: await server.database(name), effects: 500 });
+    programs.push(program);
+    return program;
+  };
+  const ours = await add('programs/worker.ts', 'drain_ours');
+  const articles = await add('programs/worker.ts', 'drain_articles');
+  const graphile = await add('peers/graphile.ts', 'drain_graphile');
+  const boss = await add('peers/pg-boss.ts', 'drain_boss');
+  const few = Math.ceil(jobs / 4);
+  try {
+    return await inTurn(
+      server,
+      [
+        worker('effects, ours', ours, { work: 'effects', jobs }),
+        worker('effects, graphile-worker', graphile, { work: 'effects', jobs }),
+        worker('effects, pg-boss', boss, { work: 'effects', jobs }),
+        worker('handlers, ours', ours, { work: 'handlers', jobs: few }),
+        worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
+        worker('handlers, ours in batches of 100', ours, { work: 'batches', jobs }),
+      ],
+      rounds,
+    );
+  } finally {
+    await Promise.all(programs.map((program) => program.stop()));
+  }
+}

@@ -1,0 +1,60 @@
+import type { LoadOrder, LoadResult } from './programs/load.js';
+import { start, type Program } from './support/program.js';
+import { inTurn, type Contender, type Measured, type Round } from './support/rounds.js';
+import type { Server } from './support/server.js';
+import type { Settings } from './support/settings.js';
+import type { Scheme } from './support/signed.js';
+
+export const CONNECTIONS = 64;
+
+/** A receiver under load. */
+export function receiver(
+  name: string,
+  program: Program,
+  load: Program,
+  { path, scheme }: { readonly path: string; readonly scheme: Scheme },
+  { loadMs, warmRequests }: Settings,
+): Contender {
+  const run = async (bound: Pick<LoadOrder, 'ms' | 'requests'>, prefix: string): Promise<Round> => {
+    const port = program.ready.port as number;
+    const order: LoadOrder = { port, path, scheme, connections: CONNECTIONS, prefix, ...bound };
+    const { answered, failed, seconds, p50, p99 } = await load.run<LoadResult>(order);
+    if (failed > 0) throw new Error(`${name}: ${failed} requests were not answered 2xx`);
+    return { seconds, count: answered, values: { rate: answered / seconds, p50, p99 } };
+  };
+  const prefix = name.replaceAll(/\W/g, '');
+  return {
+    name,
+    programs: [program],
+    warm: async () => void (await run({ requests: warmRequests, ms: 4 * loadMs }, `${prefix}-warm-`)),
+    round: (nth) => run({ ms: loadMs }, `${prefix}-${nth}-`),
+  };
+}
+
+/** What a durable acknowledgement costs: requests a second, each verified, claimed and committed before its answer. */
+export async function ingest(server: Server, settings: Settings): Promise<Measured[]> {
+  const load = await start('programs/load.ts', {});
+  const programs: Program[] = [load];
+  const contenders: Contender[] = [];
+  const add = async (name: string, file: string, given: object, path: string, scheme: Scheme) => {
+    const databaseUrl = await server.database(`ingest_${contenders.length}`);
+    const program = await start(file, { databaseUrl, ...given });
+    programs.push(program);
+    contenders.push(receiver(name, program, load, { path, scheme }, settings));
+  };
+  for (const adapter of ['express', 'fastify'] as const) {
+    for (const kind of ['bare', 'articles', 'ours'] as const) {
+      await add(`${kind}, ${adapter}`, 'programs/receiver.ts', { kind, adapter }, '/webhooks/bench', 'hmac');
+    }
+  }
+  const single = { kind: 'ours', adapter: 'fastify', groupCommit: false };
+  await add('ours without group commit, fastify', 'programs/receiver.ts', single, '/webhooks/bench', 'hmac');
+  await add('golevelup, express', 'peers/golevelup.ts', {}, '/stripe/webhook', 'stripe');
+  const stripe = { kind: 'ours', adapter: 'express' };
+  await add('ours with stripe, express', 'programs/receiver.ts', stripe, '/webhooks/stripe', 'stripe');
+  try {
+    return await inTurn(server, contenders, settings.rounds, load);
+  } finally {
+    await Promise.all(programs.map((program) => program.stop()));
+  }
+}

@@ -1,0 +1,59 @@
+// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N]
+import { loadavg } from 'node:os';
+import { parseArgs } from 'node:util';
+import { drain } from './drain.js';
+import { endToEnd } from './end-to-end.js';
+import { ingest } from './ingest.js';
+import { latency } from './latency.js';
+import { scale } from './scale.js';
+import { start } from './support/program.js';
+import { BENCHES, goalTable, machine, store, writeDocs, type Bench } from './support/report.js';
+import type { Measured } from './support/rounds.js';
+import { startServer, type Server } from './support/server.js';
+import { settingsOf, type Settings } from './support/settings.js';
+
+const RUN: Record<Bench, (server: Server, settings: Settings) => Promise<Measured[]>> = {
+  ingest,
+  drain,
+  latency,
+  'end-to-end': endToEnd,
+  scale,
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { quick: { type: 'boolean', default: false }, claims: { type: 'string' } },
+});
+const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench === name));
+if (unknown.length > 0) throw new Error(`${unknown.join(', ')}: expected ${BENCHES.join(', ')}`);
+const benches = BENCHES.filter((bench) => positionals.length === 0 || positionals.includes(bench));
+const settings = settingsOf(values.quick, values.claims === undefined ? undefined : Number(values.claims));
+
+const startedAt = performance.now();
+const server = await startServer();
+try {
+  const charts = await start('peers/charts.ts', {});
+  for (const bench of benches) {
+    console.log(`\n${bench}`);
+    const circumstances = {
+      date: new Date().toISOString().slice(0, 16).replace('T', ' '),
+      machine: machine(),
+      node: process.version,
+      postgres: server.version,
+      settings,
+      loadBefore: loadavg()[0]!,
+    };
+    const measured = await RUN[bench](server, settings);
+    for (const { name, bound } of measured) console.log(`${name}: bound by ${bound}`);
+    await store(bench, { circumstances, measured });
+    await charts.run({ bench });
+  }
+  await charts.stop();
+  await writeDocs();
+} finally {
+  await server.stop();
+}
+console.log(
+  `\n${goalTable()}\n\nin ${Math.round((performance.now() - startedAt) / 1_000)} s; written to docs/performance.md`,
+);
+process.exit(0);

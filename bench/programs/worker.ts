@@ -1,0 +1,222 @@
+// Our relay in a process of its own, and the loop that articles show instead of one.
+import 'reflect-metadata';
+import { Injectable, Module, type INestApplicationContext, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { ScheduleModule } from '@nestjs/schedule';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
+import {
+  hmac,
+  Inbox,
+  OnEffect,
+  OnWebhook,
+  WebhooksModule,
+  type BatchEvent,
+  type HandlerContext,
+  type WebhookEvent,
+} from '../../src/index.js';
+import { WakeUp } from '../../src/outbox/wake-up.js';
+import { serve } from '../support/program.js';
+import { eventBody, SECRET, signature } from '../support/signed.js';
+
+export interface WorkerSettings {
+  readonly databaseUrl: string;
+  readonly relay?: boolean;
+  /** Effects at once. */
+  readonly effects?: number;
+}
+export interface DrainOrder {
+  readonly work: 'effects' | 'handlers' | 'batches' | 'articles';
+  readonly jobs: number;
+}
+export interface DrainResult {
+  readonly seconds: number;
+  readonly jobs: number;
+}
+/** For latency: claim so many events one after the other, or say when handlers started. */
+export interface LatencyOrder {
+  readonly work: 'send' | 'starts';
+  readonly samples: number;
+  readonly prefix: string;
+}
+
+/** On one scale for all processes of the machine. */
+const now = () => performance.timeOrigin + performance.now();
+
+@Injectable()
+class Works {
+  static count = 0;
+  static firstAt = 0;
+  static readonly starts = new Map<string, number>();
+
+  static started(): void {
+    if (Works.count === 0) Works.firstAt = performance.now();
+    Works.count += 1;
+  }
+
+  @OnEffect('nothing')
+  async nothing() {
+    Works.started();
+  }
+
+  @OnWebhook('single', '*', { name: 'write' })
+  async single({ source, eventId, type }: WebhookEvent, { manager }: HandlerContext) {
+    Works.started();
+    await write(manager, [[source, eventId, type]]);
+  }
+
+  @OnWebhook('batch', '*', { name: 'write', batch: 100 })
+  async batch(events: readonly BatchEvent[], { manager }: { readonly manager: EntityManager }) {
+    for (const _ of events) Works.started();
+    await write(
+      manager,
+      events.map(({ source, eventId, type }) => [source, eventId, type]),
+    );
+  }
+
+  @OnWebhook('timed', '*', { name: 'start' })
+  timed({ eventId }: WebhookEvent) {
+    Works.starts.set(eventId, now());
+  }
+}
+
+/** The business write of every contender. */
+async function write(manager: Pick<EntityManager, 'query'>, rows: readonly (readonly string[])[]) {
+  await manager.query(
+    `INSERT INTO business_record (source, event_id, kind) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+       ON CONFLICT DO NOTHING`,
+    [0, 1, 2].map((column) => rows.map((row) => row[column])),
+  );
+}
+
+const uuid = (
+  salt: string,
+) => `(rpad(lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0'), 12, '0') ||
+  '8000' || substr(md5('${salt}' || g), 1, 16))::uuid`;
+
+/** Rows as their enqueuing would have left them, in one transaction. */
+async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: number): Promise<void> {
+  await manager.transaction(async (transaction) => {
+    if (work === 'effects') {
+      await transaction.query(
+        `WITH job AS (SELECT ${uuid(`e${nth}`)} AS id FROM generate_series(1, $1) g), data AS (
+           INSERT INTO webhook_outbox_data (outbox_id, payload) SELECT id, '{"n":1}' FROM job)
+         INSERT INTO webhook_outbox (id, kind, name) SELECT id, 'effect', 'nothing' FROM job`,
+        [jobs],
+      );
+      return;
+    }
+    const source = work === 'batches' ? 'batch' : 'single';
+    await transaction.query(
+      `INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, origin, verified_by, owed, headers, body)
+       SELECT '${source}', '', 'd${nth}-' || g, ${uuid(`c${nth}`)}, 'invoice.paid', 'delivery', 'x', 1, '{"content-type":"application/json"}', $2
+         FROM generate_series(1, $1) g`,
+      [jobs, Buffer.from(eventBody('d'))],
+    );
+    await transaction.query(
+      `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
+       SELECT ${uuid(`h${nth}`)}, 'handler', '${source}/write', '${source}', '', 'd${nth}-' || g FROM generate_series(1, $1) g`,
+      [jobs],
+    );
+  });
+}
+
+async function drain(app: INestApplicationContext, order: DrainOrder, nth: number): Promise<DrainResult> {
+  const dataSource = app.get(DataSource);
+  if (order.work === 'articles') return articles(dataSource, order.jobs, nth);
+  Works.count = 0;
+  await fill(dataSource, order, nth);
+  app.get(WakeUp).wakeOwn();
+  while (Works.count < order.jobs) await pause(2);
+  // The last has begun; until it is settled.
+  for (;;) {
+    const left: unknown[] = await dataSource.query(
+      `SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 1`,
+    );
+    if (left.length === 0) break;
+    await pause(2);
+  }
+  return { seconds: (performance.now() - Works.firstAt) / 1_000, jobs: order.jobs };
+}
+
+/** BEGIN, claim, write, mark processed, COMMIT for each event, as many at once as our relay runs with the same pool. */
+async function articles(dataSource: DataSource, jobs: number, nth: number): Promise<DrainResult> {
+  const startedAt = performance.now();
+  let next = 0;
+  const one = async () => {
+    while (next < jobs) {
+      const id = `a${nth}-${(next += 1)}`;
+      await dataSource.transaction(async (manager) => {
+        const claimed: unknown[] = await manager.query(
+          `INSERT INTO processed_event (event_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING event_id`,
+          [id],
+        );
+        if (claimed.length === 0) return;
+        await write(manager, [['articles', id, 'invoice.paid']]);
+        await manager.query(`UPDATE processed_event SET processed_at = now() WHERE event_id = $1`, [id]);
+      });
+    }
+  };
+  await Promise.all(Array.from({ length: POOL - 3 }, one));
+  return { seconds: (performance.now() - startedAt) / 1_000, jobs };
+}
+
+const POOL = 10;
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Claims one event after the other, with rests, and says when each was acknowledged. */
+async function send(
+  app: INestApplicationContext,
+  { samples, prefix }: LatencyOrder,
+): Promise<[string, number][]> {
+  const acked: [string, number][] = [];
+  for (let nth = 0; nth < samples; nth += 1) {
+    const id = `${prefix}${nth}`;
+    const body = eventBody(id);
+    const headers = { 'content-type': 'application/json', ...signature('hmac', body) };
+    await app.get(Inbox).receive('timed', { headers, rawBody: Buffer.from(body) });
+    acked.push([id, now()]);
+    await pause(80);
+  }
+  return acked;
+}
+
+async function starts({ samples, prefix }: LatencyOrder): Promise<[string, number][]> {
+  const own = () => [...Works.starts].filter(([id]) => id.startsWith(prefix));
+  while (own().length < samples) await pause(5);
+  return own();
+}
+
+function moduleOf({ databaseUrl, relay = true, effects = 20 }: WorkerSettings): Type {
+  const source = () =>
+    hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
+  @Module({
+    imports: [
+      TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: POOL }),
+      ScheduleModule.forRoot(),
+      WebhooksModule.forRoot({
+        sources: { single: source(), batch: source(), timed: source() },
+        relay: relay && { effects },
+        reconcile: false,
+        retention: false,
+      }),
+    ],
+    providers: [Works],
+  })
+  class Worker {}
+  return Worker;
+}
+
+await serve(async (settings: WorkerSettings) => {
+  const app = await NestFactory.createApplicationContext(moduleOf(settings), { logger: ['error', 'warn'] });
+  let nth = 0;
+  return {
+    ready: {},
+    run: async (order) => {
+      const given = order as DrainOrder | LatencyOrder;
+      if ('jobs' in given) return drain(app, given, (nth += 1));
+      return given.work === 'send' ? send(app, given) : starts(given);
+    },
+    stop: () => app.close(),
+  };
+});

@@ -1,0 +1,79 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+/** What runs in a process of its own, so that its CPU is its own and no two contenders share a heap. */
+export interface Running<TReady> {
+  readonly ready: TReady;
+  /** One order; the answer is its result. */
+  run(order: unknown): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+/** A program as the main process sees it. */
+export interface Program {
+  readonly pid: number;
+  readonly ready: Record<string, unknown>;
+  run<T>(order?: unknown): Promise<T>;
+  stop(): Promise<void>;
+}
+
+type Message =
+  { readonly ready: Record<string, unknown> } | { readonly result: unknown } | { readonly failed: string };
+
+/** In the program: starts by its settings, then answers orders one after the other. */
+export async function serve<TSettings>(
+  start: (settings: TSettings) => Promise<Running<Record<string, unknown>>>,
+): Promise<void> {
+  const running = await start(JSON.parse(process.env.BENCH_SETTINGS!) as TSettings);
+  process.on('message', ({ order, stop }: { order?: unknown; stop?: true }) => {
+    const work = stop === true ? running.stop().then(() => process.exit(0)) : running.run(order);
+    work.then(
+      (result) => process.send!({ result }),
+      (error: unknown) => process.send!({ failed: error instanceof Error ? error.stack : String(error) }),
+    );
+  });
+  process.on('disconnect', () => process.exit(1));
+  process.send!({ ready: running.ready });
+}
+
+export async function start(file: string, settings: object): Promise<Program> {
+  const child = fork(fileURLToPath(new URL(`../${file}`, import.meta.url)), {
+    execArgv: [...process.execArgv, '--max-old-space-size=2048'],
+    env: { ...process.env, NODE_ENV: 'production', BENCH_SETTINGS: JSON.stringify(settings) },
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const first = await answer(child, file);
+  return {
+    pid: child.pid!,
+    ready: 'ready' in first ? first.ready : {},
+    run: async <T>(order: unknown = {}) => {
+      child.send({ order });
+      const message = await answer(child, file);
+      return ('result' in message ? message.result : undefined) as T;
+    },
+    stop: async () => {
+      const exit = once(child, 'exit');
+      child.send({ stop: true });
+      const late = setTimeout(() => child.kill('SIGKILL'), 5_000);
+      await exit;
+      clearTimeout(late);
+    },
+  };
+}
+
+function answer(child: ChildProcess, file: string): Promise<Message> {
+  return new Promise((resolve, reject) => {
+    const onMessage = (message: Message) => {
+      child.off('exit', onExit);
+      if ('failed' in message) reject(new Error(`${file}: ${message.failed}`));
+      else resolve(message);
+    };
+    const onExit = (code: number | null, signal: string | null) => {
+      child.off('message', onMessage);
+      reject(new Error(`${file} ended: ${String(code ?? signal)}`));
+    };
+    child.once('message', onMessage);
+    child.once('exit', onExit);
+  });
+}

@@ -1,0 +1,52 @@
+import { WakeUp } from '../../src/outbox/wake-up.js';
+import { until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import {
+  awardeeSource,
+  scripted,
+  startInbox,
+  type InboxSetup,
+  type Script,
+  type TestInbox,
+} from './support/inbox.js';
+
+const script: Partial<Script> = {};
+let database: TestDatabase;
+let inbox: TestInbox;
+
+const sources = { awardee: awardeeSource(), grants: awardeeSource(), idle: awardeeSource() };
+const start = (setup: InboxSetup) =>
+  startInbox({ database, providers: [scripted(script, { sources: Object.keys(sources) })], ...setup });
+
+beforeAll(async () => {
+  database = await createDatabase();
+  // A poll so late that a test which had to wait for it would fail.
+  inbox = await start({ loop: true, webhooks: { sources, relay: { pollInterval: '10m' } } });
+});
+afterAll(async () => {
+  await inbox.stop();
+  await database.drop();
+});
+
+describe('rounds of the relay', () => {
+  it('work off a backlog of several names without a poll, though each round leases what few places are free', async () => {
+    const receiver = await start({ loop: false, webhooks: { sources, relay: false, notify: false } });
+    for (let nth = 0; nth < 60; nth += 1) {
+      for (const source of ['awardee', 'grants']) await receiver.deliverTo(source, `d-${nth}`);
+    }
+    await receiver.stop();
+    inbox.app.get(WakeUp).wakeOwn();
+    await until(async () => (await inbox.rows(`state = 'done'`)).length === 120, 20_000);
+  });
+
+  it('find what is committed under a name that had nothing before', async () => {
+    script.handle = async (event, { enqueue }) => {
+      if (event.source === 'idle') await enqueue('mail', {});
+    };
+    await inbox.deliverTo('idle', 'd-1');
+    await until(
+      async () => (await inbox.rows(`state = 'done' AND (kind = 'effect' OR source = 'idle')`)).length === 2,
+      20_000,
+    );
+  });
+});
