@@ -20,6 +20,7 @@ async function run(options: ChaosOptions): Promise<number> {
   say(`seed ${seed}, ${stages.length} stages; logs in ${dir}`);
   await mkdir(dir, { recursive: true });
   const built = await build();
+  const program = await built.bundled('test/chaos/receiver/main.ts');
   // It is the receivers that are killed; the server lives, and what it has committed stays without a disk.
   const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
   const pooler = options.pgbouncer ? await startPgbouncer(postgres.url) : undefined;
@@ -32,7 +33,7 @@ async function run(options: ChaosOptions): Promise<number> {
         options.mode,
         options,
         pooler?.through(databaseUrl) ?? databaseUrl,
-        built.path('test/chaos/receiver/main.ts'),
+        program,
       );
       console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
       return report.faults.length === 0 ? 0 : 1;
@@ -43,7 +44,6 @@ async function run(options: ChaosOptions): Promise<number> {
       if (!existsSync(file)) {
         say(`stage ${n + 1}: ${kills} kills, ${events} events`);
         const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${n + 1}`);
-        const program = built.path('test/chaos/receiver/main.ts');
         const stage = { seed: seed + n, kills, events, adapter: options.adapter, databaseUrl, dir: stageDir };
         await Stage.play({
           ...stage,

@@ -20,7 +20,8 @@ const OPEN = 20;
 /** Rows that may be pending: with more, neither is an event sent nor a receiver killed. */
 const BACKLOG = 50;
 const AMBUSH_MS = 4_000;
-const EVENTS_PER_SECOND = 30;
+/** While a receiver is about to be killed, and while those that were start again. */
+const EVENTS_PER_SECOND = { hunt: 30, rest: 8 };
 /** The events that are planned are enough for as slow a machine as this. */
 const SLOW = 20;
 const START_MS = 120_000;
@@ -50,6 +51,7 @@ export class Stage {
   private fleet: Fleet | undefined;
   private killed = 0;
   private over = false;
+  private hunting = false;
   private backlog = 0;
 
   private constructor(
@@ -100,11 +102,12 @@ export class Stage {
   }
 
   private async kill({ victim, pauseMs, at }: PlannedKill, provider: Provider): Promise<void> {
-    await sleep(pauseMs);
     await this.until(() => provider.open <= OPEN, START_MS, 'events are not acknowledged');
     // A machine that cannot keep up would be buried under lost leases, and what it then shows is its own slowness.
     await this.until(() => this.backlog <= BACKLOG, START_MS, 'the backlog does not go');
     await this.until(() => this.fleet!.up.length >= UP, START_MS, 'the receivers did not come back');
+    this.hunting = true;
+    await sleep(pauseMs);
     const { up } = this.fleet!;
     const receiver = up[victim % up.length]!;
     const { owner, name } = receiver;
@@ -119,17 +122,21 @@ export class Stage {
       ...seen,
     });
     await receiver.kill();
+    this.hunting = false;
     this.killed += 1;
     if (this.killed % 50 === 0) this.setup.say(`${this.killed} of ${this.plan.kills.length} killed`);
   }
 
-  /** Lets events flow as long as there are kills: none of them is to be in a silence. */
+  /** Lets events flow as long as there are kills: none of them is to be in a silence, and no machine in a flood. */
   private async pace(provider: Provider): Promise<void> {
     let at = performance.now();
     let credit = 0;
     while (!this.over) {
       const now = performance.now();
-      credit = Math.min(OPEN, credit + ((now - at) / 1_000) * EVENTS_PER_SECOND);
+      credit = Math.min(
+        OPEN,
+        credit + ((now - at) / 1_000) * EVENTS_PER_SECOND[this.hunting ? 'hunt' : 'rest'],
+      );
       at = now;
       const room = this.backlog > BACKLOG ? 0 : OPEN - provider.open;
       const count = Math.min(room, Math.floor(credit));

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { transformFile, type Options } from '@swc/core';
+import { build as bundle } from 'vite';
 
 /** The repository. */
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
@@ -24,6 +25,8 @@ const FOLDERS = ['src', 'migrations', 'examples/support', 'test/chaos', 'test/su
 export interface Build {
   /** The compiled file of a source file, named from the repository's root. */
   path(source: string): string;
+  /** The same with all that it imports in one file: a process started from it is up in two thirds of the time. */
+  bundled(source: string): Promise<string>;
   remove(): Promise<void>;
 }
 
@@ -38,8 +41,25 @@ export async function build(from = ROOT): Promise<Build> {
       .map((entry) => join(entry.parentPath, entry.name));
     for (const file of files) await compile(file, join(out, file.slice(from.length)));
   }
+  const path = (source: string) => join(out, source.replace(/\.ts$/, '.js'));
   return {
-    path: (source) => join(out, source.replace(/\.ts$/, '.js')),
+    path,
+    bundled: async (source) => {
+      const outDir = join(out, 'bundled');
+      await bundle({
+        configFile: false,
+        logLevel: 'error',
+        // TypeORM loads pg by its name: the fail points are to be put around the same one.
+        ssr: { noExternal: true, external: ['pg'] },
+        build: {
+          ssr: true,
+          outDir,
+          minify: false,
+          rollupOptions: { input: path(source), output: { codeSplitting: false } },
+        },
+      });
+      return join(outDir, basename(path(source)));
+    },
     remove: () => rm(out, { recursive: true, force: true }),
   };
 }
