@@ -21,7 +21,7 @@ const OPEN = 20;
 const BACKLOG = 50;
 const AMBUSH_MS = 4_000;
 /** While a receiver is about to be killed, and while those that were start again. */
-const EVENTS_PER_SECOND = { hunt: 30, rest: 8 };
+const EVENTS_PER_SECOND = { hunt: 15, rest: 3 };
 /** The events that are planned are enough for as slow a machine as this. */
 const SLOW = 20;
 const START_MS = 120_000;
