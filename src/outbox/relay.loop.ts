@@ -1,8 +1,9 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { MAX_TIMER_MS } from '../core/duration.js';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { storeErrorText } from '../storage/store.error.js';
 import { HostTimers } from './host-timers.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { WakeUp } from './wake-up.js';
@@ -83,7 +84,7 @@ export class RelayLoop {
       }
     } catch (error) {
       this.logger.error(
-        logLine(`the outbox could not be read: ${errorText(error)}`, { next: `${pollMs} ms` }),
+        logLine(`the outbox could not be read: ${storeErrorText(error)}`, { next: `${pollMs} ms` }),
       );
     }
     if (this.state !== 'turning') return;
