@@ -8,7 +8,6 @@ import {
   type Provider,
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
-import { getDataSourceToken } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
@@ -74,6 +73,7 @@ import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
 import { hearErrors } from './storage/connection.js';
+import { dataSourceProvider } from './storage/data-source.provider.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -231,11 +231,7 @@ function compose(
     global: true,
     imports: [DiscoveryModule, LifecycleModule, ...imports],
     controllers: controller === false ? [] : [webhooksController(controller)],
-    providers: [
-      options,
-      { provide: WEBHOOKS_DATA_SOURCE, useExisting: getDataSourceToken(dataSource) },
-      ...all,
-    ],
+    providers: [options, dataSourceProvider(dataSource), ...all],
     exports: [WEBHOOKS_OPTIONS, WEBHOOKS_DATA_SOURCE, ...all],
   };
 }

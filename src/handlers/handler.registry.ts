@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { closest } from 'fastest-levenshtein';
 import type { Classifier } from '../core/classify.js';
+import { didYouMean } from '../core/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/resolve-options.js';
@@ -116,10 +116,11 @@ export class HandlerRegistry {
     const handler = this.handlersByName.get(name);
     if (handler !== undefined) return handler;
     const known = [...this.handlersByName.keys()];
-    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
+    const withSource = known.find((one) => one.endsWith(`/${name}`));
+    const hint = withSource === undefined ? didYouMean(name, known) : `; did you mean '${withSource}'?`;
     throw new WebhookInboxError(
       'UNKNOWN_HANDLER',
-      `No handler has the full name '${name}' (source/name).${hint}`,
+      `No handler has the full name '${name}' (source/name)${hint}`,
     );
   }
 
@@ -127,9 +128,8 @@ export class HandlerRegistry {
   knownEffect(name: string): Effect {
     const effect = this.effectsByName.get(name);
     if (effect !== undefined) return effect;
-    const known = [...this.effectsByName.keys()];
-    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
-    throw new WebhookInboxError('UNKNOWN_EFFECT', `No method has @OnEffect('${name}').${hint}`);
+    const hint = didYouMean(name, [...this.effectsByName.keys()]);
+    throw new WebhookInboxError('UNKNOWN_EFFECT', `No method has @OnEffect('${name}')${hint}`);
   }
 
   /** Every name a row may carry that this process can run, former ones included. */
