@@ -23,6 +23,7 @@ import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
 import { RawBodyInstaller } from './http/raw-body.installer.js';
 import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
+import { SourceUrls } from './http/source.urls.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { Backfills } from './inbox/backfills.js';
@@ -159,6 +160,7 @@ const http = [
   RawBodyInstaller,
   RouteExplorer,
   SignatureGuard,
+  SourceUrls,
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
@@ -183,6 +185,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly handlers: HandlerExplorer,
     private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
+    private readonly registry: HandlerRegistry,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
     private readonly plan: LeasePlan,
@@ -214,6 +217,7 @@ export class WebhooksModule implements OnModuleInit {
     this.handlers.explore();
     this.backfills.explore();
     this.routes.explore();
+    this.registry.close();
     this.rawBody.checkOrder();
     this.plan.checkPool();
     hearErrors(this.dataSource);

@@ -70,6 +70,7 @@ export class HandlerRegistry {
   private readonly effectsByName = new Map<string, Effect>();
   private readonly routesByName = new Map<string, Route>();
   private readonly bySource = new Map<string, Handler[]>();
+  private filled = false;
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
@@ -92,6 +93,33 @@ export class HandlerRegistry {
   addRoute(route: Route): void {
     this.accept(route.name, this.routesByName.has(route.name) || this.handlersByName.has(route.name));
     this.routesByName.set(route.name, route);
+  }
+
+  /** Every handler, effect and route of the application is known from here on. */
+  close(): void {
+    this.filled = true;
+  }
+
+  /**
+   * For what may be called too early: no handler would match, and every event be skipped.
+   * @throws ConfigurationError in an application that is not initialised
+   */
+  checkFilled(): void {
+    if (this.filled) return;
+    throw new ConfigurationError(
+      'The application is not initialised, so that its handlers are not known yet: `await app.init()` (or `app.listen(…)`) first. ' +
+        'Of a testing module that is `await moduleRef.createNestApplication().init()`, or `await moduleRef.init()` without HTTP',
+    );
+  }
+
+  /** Whether nothing but routes with `@UseWebhook` takes a source's events. */
+  hasOnlyRoutes(source: string): boolean {
+    return !this.bySource.has(source) && this.routesOf(source).length > 0;
+  }
+
+  /** The names of a source's routes. */
+  routesOf(source: string): string[] {
+    return [...this.routesByName.values()].filter((route) => route.source === source).map(({ name }) => name);
   }
 
   /** The handlers that an event of this type is owed to. */

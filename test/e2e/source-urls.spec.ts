@@ -1,0 +1,103 @@
+import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
+import { UseWebhook, WebhooksModule } from '../../src/index.js';
+import { ADAPTERS } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { startHost, type Host } from '../support/host.js';
+import { send } from '../support/http.js';
+import { answered, OK } from '../support/receiver.js';
+import { awardee } from '../support/signing.js';
+import { awardeeSource } from '../support/sources.js';
+
+@Controller({ path: 'billing', version: '2' })
+class Billing {
+  @Post('hook')
+  @UseWebhook('routed')
+  hook() {}
+}
+
+@Controller('webhooks')
+class Clashing {
+  @Post('routed')
+  @UseWebhook('routed')
+  hook() {}
+}
+
+describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
+  let database: TestDatabase;
+  let lines: string[];
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  beforeEach(() => {
+    lines = [];
+  });
+  afterAll(() => database?.drop());
+
+  const sources = { awardee: awardeeSource(), routed: awardeeSource() };
+  const start = (
+    host: Partial<Host> = {},
+    configure: (app: INestApplication) => void = () => undefined,
+    webhooks = WebhooksModule.forRoot({ sources }),
+  ) => {
+    const keep = (line: string) => void lines.push(line);
+    return startHost(
+      adapter,
+      { databaseUrl: database.url, webhooks, ...host },
+      {
+        configure: (app) => {
+          app.useLogger({ log: keep, warn: keep, error: keep });
+          configure(app);
+        },
+      },
+    );
+  };
+  const told = (text: string) => lines.filter((line) => line.includes(text));
+
+  it('boot says it for each source, with prefix and version', async () => {
+    const { app, origin } = await start({ controllers: [Billing] }, (application) => {
+      application.setGlobalPrefix('api');
+      application.enableVersioning({ type: VersioningType.URI });
+    });
+    expect(told('is served at')).toEqual([
+      "source 'awardee' is served at https://<your host>/api/webhooks/awardee",
+      "source 'routed' is served at https://<your host>/api/v2/billing/hook",
+    ]);
+    for (const [path, id] of [
+      ['/api/webhooks/awardee', 'd-1'],
+      ['/api/v2/billing/hook', 'd-2'],
+    ] as const)
+      expect(answered(await send(origin, { path, ...awardee(id, 't', '{}') }))).toBe(OK);
+    expect(told('no handler takes it')).toEqual([]);
+    await app.close();
+  });
+
+  it('boot says so when there is no URL at all', async () => {
+    const webhooks = WebhooksModule.forRoot({ sources, controller: false });
+    const { app } = await start({}, undefined, webhooks);
+    expect(told('is served at no URL: it is for Inbox.receive(…)')).toHaveLength(2);
+    await app.close();
+  });
+
+  it('a delivery to the module’s own path, of what only a route takes, is warned of once, with the right URL', async () => {
+    const { app, origin } = await start({ controllers: [Billing] });
+    const deliver = async (source: string, id: string) =>
+      answered(await send(origin, { path: `/webhooks/${source}`, ...awardee(id, 't', '{}') }));
+    for (const id of ['a-1', 'a-2']) {
+      expect(await deliver('routed', id)).toBe(OK);
+      expect(await deliver('awardee', id)).toBe(OK);
+    }
+    expect(told('no handler takes it')).toEqual([
+      "source 'routed' was sent an event at /webhooks/routed, where no handler takes it: it is kept as skipped. " +
+        'The route with @UseWebhook is at https://<your host>/billing/hook: set that URL at the provider',
+    ]);
+    await app.close();
+  });
+
+  it('a route at a path of the module’s own is warned of', async () => {
+    const { app } = await start({ controllers: [Clashing] });
+    expect(
+      told("source 'routed' has a route with @UseWebhook at /webhooks/routed, which the module's own"),
+    ).toHaveLength(1);
+    await app.close();
+  });
+});
