@@ -53,7 +53,8 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
     ],
   ])('asks for a DataSource (name: %s) where none is', async (dataSource, message) => {
     const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() }, dataSource });
-    await expect(start({ webhooks, typeOrm: dataSource !== undefined })).rejects.toThrow(message);
+    const typeOrm = dataSource !== undefined;
+    await expect(start({ webhooks, typeOrm, manualInitialization: true })).rejects.toThrow(message);
   });
 
   it('refuses a cron expression that is none', async () => {
