@@ -31,7 +31,7 @@ export function report({ plan, tally, stormMs, ...verdict }: Outcome): string {
   row(
     'effects at the sink',
     verdict.sinkKeys,
-    `each under its key, in ${number(verdict.sinkCalls)} calls: some are refused at first, or not answered`,
+    `one key each, in ${number(verdict.sinkCalls)} calls: some fail at first`,
   );
   row('lost', verdict.lost.length);
   row('doubled', verdict.doubled.length);
