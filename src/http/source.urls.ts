@@ -24,7 +24,7 @@ export class SourceUrls {
   /** A line for each source, after Nest has made its routes. */
   tell(): void {
     // An application context serves nothing.
-    if ((this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined) === undefined) return;
+    if (!(this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined)) return;
     for (const source of this.options.sources.keys()) {
       const { own, routes } = this.routes.paths(source);
       const paths = this.registry.hasOnlyRoutes(source) ? routes : [...own, ...routes];
