@@ -50,8 +50,9 @@ async function run(once: boolean, seed: number): Promise<number> {
   say(`The receiver serves ${origin}/webhooks/:source and logs to ${logFile}. Seed: ${seed}`);
   if (!once) say(`Look at it work: ${origin}/${DASHBOARD_PATH}`);
 
-  const sender = new Sender(origin, postgres.url, sink, new Random(seed), say);
+  const sender = new Sender(origin, postgres.url, sink, new Random(seed), showProgress);
   const outcome = await Promise.race([sender.run(), receiver.failed()]);
+  showProgress('');
   say(report(outcome));
   for (const fault of faults(outcome)) say(fault);
   if (once) return isClean(outcome) ? 0 : 1;
@@ -60,6 +61,12 @@ async function run(once: boolean, seed: number): Promise<number> {
     `\nThe receiver stays up until Ctrl-C, its dashboard too: ${origin}/${DASHBOARD_PATH}. Try it:\n\n${curlCommands(origin)}\n`,
   );
   return receiver.failed();
+}
+
+/** One line that is written over, on a terminal; elsewhere a line of its own each time. */
+function showProgress(line: string): void {
+  if (process.stdout.isTTY) process.stdout.write(`\r\u001b[K${line}`);
+  else if (line !== '') console.log(line);
 }
 
 function readArguments(): { once: boolean; seed: number } {
@@ -86,6 +93,7 @@ try {
   const { once, seed } = readArguments();
   code = await Promise.race([run(once, seed), interrupted]);
 } catch (error) {
+  showProgress('');
   console.error(error instanceof Error ? error.message : error);
 }
 for (const one of started) await one.stop();

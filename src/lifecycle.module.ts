@@ -13,6 +13,7 @@ import { logLine } from './core/log.js';
 import type { ResolvedOptions } from './core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
+import { SourceUrls } from './http/source.urls.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
@@ -41,6 +42,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly reconciler: StartupReconciler,
     private readonly retention: Retention,
     private readonly registry: HandlerRegistry,
+    private readonly urls: SourceUrls,
   ) {
     // Nest sorts modules by distance from the root, farthest first, when it calls the first hook; constructors run before.
     for (const module of modules.values()) {
@@ -50,11 +52,12 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
 
   onApplicationBootstrap(): void {
     for (const source of this.options.sources.values()) {
-      const waits = [...this.registry.handlers().values(), ...this.registry.routes().values()].some(
-        (work) => work.source === source.name && (!('inline' in work) || work.inline),
-      );
-      for (const text of cautions(source, waits)) this.logger.warn(logLine(text, {}));
+      const handlers = [...this.registry.handlers().values()];
+      const waits = handlers.some((handler) => handler.source === source.name && handler.inline);
+      const routes = this.registry.routesOf(source.name);
+      for (const text of cautions(source, { waits, routes })) this.logger.warn(logLine(text, {}));
     }
+    this.urls.tell();
     this.loop.start();
     this.notifier.start();
     this.listener.start();

@@ -8,7 +8,6 @@ import {
   type Provider,
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
-import { getDataSourceToken } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
@@ -24,6 +23,7 @@ import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
 import { RawBodyInstaller } from './http/raw-body.installer.js';
 import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
+import { SourceUrls } from './http/source.urls.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { Backfills } from './inbox/backfills.js';
@@ -74,6 +74,7 @@ import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
 import { hearErrors } from './storage/connection.js';
+import { dataSourceProvider } from './storage/data-source.provider.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -159,6 +160,7 @@ const http = [
   RawBodyInstaller,
   RouteExplorer,
   SignatureGuard,
+  SourceUrls,
   WebhookRoutes,
 ];
 const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
@@ -183,6 +185,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly handlers: HandlerExplorer,
     private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
+    private readonly registry: HandlerRegistry,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
     private readonly plan: LeasePlan,
@@ -214,6 +217,7 @@ export class WebhooksModule implements OnModuleInit {
     this.handlers.explore();
     this.backfills.explore();
     this.routes.explore();
+    this.registry.close();
     this.rawBody.checkOrder();
     this.plan.checkPool();
     hearErrors(this.dataSource);
@@ -231,11 +235,7 @@ function compose(
     global: true,
     imports: [DiscoveryModule, LifecycleModule, ...imports],
     controllers: controller === false ? [] : [webhooksController(controller)],
-    providers: [
-      options,
-      { provide: WEBHOOKS_DATA_SOURCE, useExisting: getDataSourceToken(dataSource) },
-      ...all,
-    ],
+    providers: [options, dataSourceProvider(dataSource), ...all],
     exports: [WEBHOOKS_OPTIONS, WEBHOOKS_DATA_SOURCE, ...all],
   };
 }

@@ -23,12 +23,24 @@ export function report({ plan, tally, stormMs, ...verdict }: Outcome): string {
   row('rejected: stale', tally.rejected.stale, 'signed 15 minutes ago');
   row('postponed', tally.postponed, 'told to come back, and did');
   row('answered otherwise', unexpected);
-  row('handled', verdict.handled, `${number(verdict.retried)} after a first attempt that failed`);
-  row('effects at the sink', verdict.sinkKeys, `distinct keys, in ${number(verdict.sinkCalls)} calls`);
+  row(
+    'handled',
+    verdict.handled,
+    `${number(verdict.retried)} of them after a first attempt that was made to fail`,
+  );
+  row(
+    'effects at the sink',
+    verdict.sinkKeys,
+    `one key each, in ${number(verdict.sinkCalls)} calls: some fail at first`,
+  );
   row('lost', verdict.lost.length);
   row('doubled', verdict.doubled.length);
-  row('deliveries per second', Math.round((plan.storm.length / stormMs) * 1000));
-  row('acknowledged within', percentile(0.5), 'p50');
+  row(
+    'deliveries per second',
+    Math.round((plan.storm.length / stormMs) * 1000),
+    'sender, receiver and PostgreSQL on this machine',
+  );
+  row('acknowledged within', percentile(0.5), 'p50, under that storm');
   row('', percentile(0.99), 'p99');
   return table.toString();
 }

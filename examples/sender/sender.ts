@@ -37,7 +37,7 @@ export class Sender {
     private readonly databaseUrl: string,
     private readonly sink: Sink,
     random: Random,
-    private readonly say: (line: string) => void,
+    private readonly showProgress: (line: string) => void,
   ) {
     this.courier = new Courier(origin, this.tally);
     this.plan = planOf(
@@ -66,7 +66,7 @@ export class Sender {
   private async play(ledger: Ledger): Promise<Outcome> {
     const { plan, tally, sink } = this;
     const stormMs = await this.wave('deliveries', plan.storm, ledger);
-    await this.wave('sent again long after', plan.late, ledger);
+    await this.wave('sent again', plan.late, ledger);
     const verdict = judge(await ledger.entries(), tally.acknowledged, sink);
     return { plan, tally, stormMs, ...verdict };
   }
@@ -91,7 +91,12 @@ export class Sender {
   private async progress(name: string, before: number, count: number, ledger: Ledger): Promise<void> {
     const done = this.tally.deliveries - before;
     const applied = await ledger.applied();
-    this.say(`${name}: ${done} of ${count}; ${applied} events handled, ${this.sink.effects.size} effects`);
+    const number = (value: number) => value.toLocaleString('en');
+    const percent = Math.floor((100 * done) / count);
+    this.showProgress(
+      `${name}: ${percent} % (${number(done)} of ${number(count)}), ${number(applied)} events handled, ` +
+        `${number(this.sink.effects.size)} effects begun`,
+    );
   }
 
   private async settled(ledger: Ledger): Promise<void> {

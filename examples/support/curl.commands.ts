@@ -7,7 +7,7 @@ export function curlCommands(origin: string): string {
   const signature = `$(printf '%s' '${body}' | openssl dgst -sha256 -hmac '${secretOf('awardee')}' -r | cut -d ' ' -f 1)`;
   const curl = (sent: string) =>
     [
-      `curl -i -w '\\n' ${origin}/webhooks/awardee \\`,
+      `curl -si -w '\\n' ${origin}/webhooks/awardee \\`,
       `  -H 'Content-Type: application/json' -H 'X-Awardee-Delivery: ${id}' -H 'X-Awardee-Event: grant.made' \\`,
       `  -H "X-Awardee-Signature: ${signature}" \\`,
       `  -d '${sent}'`,

@@ -27,8 +27,7 @@ export class ReceiverProcess {
   /** Rejects when the process ends by itself. */
   async failed(): Promise<never> {
     if (this.isRunning()) await once(this.child!, 'exit');
-    const log = await readFile(this.logFile, 'utf8');
-    throw new Error(`The receiver has ended. The end of its log:\n${log.slice(-2_000)}`);
+    return this.fail('The receiver has ended');
   }
 
   async stop(): Promise<void> {
@@ -40,6 +39,11 @@ export class ReceiverProcess {
     clearTimeout(late);
   }
 
+  private async fail(what: string): Promise<never> {
+    const log = await readFile(this.logFile, 'utf8');
+    throw new Error(`${what}. The end of its log, ${this.logFile}:\n${log.slice(-2_000)}`);
+  }
+
   private isRunning(): boolean {
     return this.child !== undefined && (this.child.exitCode ?? this.child.signalCode) === null;
   }
@@ -49,7 +53,7 @@ export class ReceiverProcess {
     while (this.isRunning()) {
       const answer = await fetch(url).catch(() => undefined);
       if (answer !== undefined) return;
-      if (performance.now() > end) throw new Error(`The receiver did not answer within ${START_MS} ms`);
+      if (performance.now() > end) await this.fail(`The receiver did not answer within ${START_MS} ms`);
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }

@@ -1,3 +1,9 @@
+/** Why something was aborted, where an error only says that it was: Node's timers throw an AbortError with the reason beneath. */
+export function abortReason(error: unknown): unknown {
+  const { name, cause } = Object(error) as Partial<Error>;
+  return name === 'AbortError' ? (cause ?? error) : error;
+}
+
 /** The value of `work`, or the signal's reason as soon as it fires; `work` itself goes on, and its end is ignored. */
 export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   // A failure after the signal has fired is nobody's: unhandled, it would end the process.

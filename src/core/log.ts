@@ -11,10 +11,15 @@ export function logLine(message: string, facts: Facts): string {
   return [oneLine(message), ...parts].join(' ');
 }
 
-/** An error as text for logs and tables: its name and message, never its parameters, which may hold a payload. */
+/**
+ * An error as text for logs and tables: its name and message, never its parameters, which may hold a payload. With the code of its
+ * cause: fetch says 'fetch failed' whatever it was.
+ */
 export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
-  return error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
+  const text = error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
+  const { code } = Object(error.cause) as { code?: unknown };
+  return typeof code === 'string' && !text.includes(code) ? `${text} (${code})` : text;
 }
 
 /** As `errorText`, with what only the table may hold: the `detail` of an error, which may echo what was sent. */

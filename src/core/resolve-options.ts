@@ -1,8 +1,9 @@
-import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
+import { didYouMean } from './did-you-mean.js';
 import { toMs } from './duration.js';
 import { ConfigurationError } from './errors.js';
+import { refuseMisplaced } from './misplaced-options.js';
 import type {
   BusinessRecord,
   EffectOptions,
@@ -50,7 +51,9 @@ const count = z.int().positive();
 const fn = <T>() => z.custom<T>((value) => typeof value === 'function', { error: 'expected a function' });
 
 const optionsSchema = z.strictObject({
-  sources: z.record(z.string(), z.unknown()),
+  sources: z.record(z.string(), z.unknown(), {
+    error: `expected the endpoints by name, such as { stripe: stripe({ secrets: […] }) }`,
+  }),
   relay: z
     .union([
       z.literal(false),
@@ -135,6 +138,7 @@ const effectSchema = z.strictObject({
 
 /** @throws ConfigurationError naming the option's path, what was expected and what was received */
 export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
+  refuseMisplaced(options);
   check(optionsSchema, options, 'WebhooksModule options');
   const sources = new Map(
     Object.entries(options.sources).map(([name, definition]) => [name, resolveSource(name, definition)]),
@@ -185,12 +189,9 @@ export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
 export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
   const source = options.sources.get(name);
   if (source !== undefined) return source;
-  const known = [...options.sources.keys()];
+  const hint = didYouMean(name, [...options.sources.keys()]);
   throw new ConfigurationError(
-    `${at}: no source '${name}' is configured` +
-      (known.length > 0
-        ? `; did you mean '${closest(name, known)}'?`
-        : '; add it to the sources of WebhooksModule'),
+    `${at}: no source '${name}' is configured${hint || '; add it to the sources of WebhooksModule'}`,
   );
 }
 

@@ -1,5 +1,5 @@
-import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
+import { didYouMean } from './did-you-mean.js';
 import { toMs } from './duration.js';
 import { ConfigurationError, InputRefused } from './errors.js';
 
@@ -43,12 +43,7 @@ function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): st
   const at = [where, ...issue.path.map(String)].join('.');
   if (issue.code === 'unrecognized_keys') {
     const known = keysAt(schema, issue.path);
-    return issue.keys
-      .map(
-        (key) =>
-          `${at}: unknown option '${key}'${known.length > 0 ? `; did you mean '${closest(key, known)}'?` : ''}`,
-      )
-      .join('\n');
+    return issue.keys.map((key) => `${at}: unknown option '${key}'${didYouMean(key, known)}`).join('\n');
   }
   if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
     // A value of one alternative's shape is meant as that alternative: what is wrong with it lies deeper.

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { closest } from 'fastest-levenshtein';
 import type { Classifier } from '../core/classify.js';
+import { didYouMean } from '../core/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/resolve-options.js';
@@ -70,6 +70,7 @@ export class HandlerRegistry {
   private readonly effectsByName = new Map<string, Effect>();
   private readonly routesByName = new Map<string, Route>();
   private readonly bySource = new Map<string, Handler[]>();
+  private filled = false;
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
@@ -94,6 +95,33 @@ export class HandlerRegistry {
     this.routesByName.set(route.name, route);
   }
 
+  /** Every handler, effect and route of the application is known from here on. */
+  close(): void {
+    this.filled = true;
+  }
+
+  /**
+   * For what may be called too early: no handler would match, and every event be skipped.
+   * @throws ConfigurationError in an application that is not initialised
+   */
+  checkFilled(): void {
+    if (this.filled) return;
+    throw new ConfigurationError(
+      'The application is not initialised, so that its handlers are not known yet: `await app.init()` (or `app.listen(…)`) first. ' +
+        'Of a testing module that is `await moduleRef.createNestApplication().init()`, or `await moduleRef.init()` without HTTP',
+    );
+  }
+
+  /** Whether nothing but routes with `@UseWebhook` takes a source's events. */
+  hasOnlyRoutes(source: string): boolean {
+    return !this.bySource.has(source) && this.routesOf(source).length > 0;
+  }
+
+  /** The names of a source's routes. */
+  routesOf(source: string): string[] {
+    return [...this.routesByName.values()].filter((route) => route.source === source).map(({ name }) => name);
+  }
+
   /** The handlers that an event of this type is owed to. */
   match(source: string, type: string): Handler[] {
     return (this.bySource.get(source) ?? []).filter((handler) =>
@@ -116,10 +144,11 @@ export class HandlerRegistry {
     const handler = this.handlersByName.get(name);
     if (handler !== undefined) return handler;
     const known = [...this.handlersByName.keys()];
-    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
+    const withSource = known.find((one) => one.endsWith(`/${name}`));
+    const hint = withSource === undefined ? didYouMean(name, known) : `; did you mean '${withSource}'?`;
     throw new WebhookInboxError(
       'UNKNOWN_HANDLER',
-      `No handler has the full name '${name}' (source/name).${hint}`,
+      `No handler has the full name '${name}' (source/name)${hint}`,
     );
   }
 
@@ -127,9 +156,8 @@ export class HandlerRegistry {
   knownEffect(name: string): Effect {
     const effect = this.effectsByName.get(name);
     if (effect !== undefined) return effect;
-    const known = [...this.effectsByName.keys()];
-    const hint = known.length > 0 ? ` Did you mean '${closest(name, known)}'?` : '';
-    throw new WebhookInboxError('UNKNOWN_EFFECT', `No method has @OnEffect('${name}').${hint}`);
+    const hint = didYouMean(name, [...this.effectsByName.keys()]);
+    throw new WebhookInboxError('UNKNOWN_EFFECT', `No method has @OnEffect('${name}')${hint}`);
   }
 
   /** Every name a row may carry that this process can run, former ones included. */

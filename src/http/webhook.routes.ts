@@ -6,11 +6,12 @@ import { match, type MatchFunction } from 'path-to-regexp';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
-import { WEBHOOKS_CONTROLLER } from './webhooks.controller.js';
 
 interface WebhookRoute {
   readonly method: RequestMethod;
+  readonly path: string;
   readonly matches: MatchFunction<Partial<Record<string, string | string[]>>>;
   /** Undefined for the module's own route, where the path names it. */
   readonly source: string | undefined;
@@ -34,9 +35,8 @@ export class WebhookRoutes {
 
   /** The source whose route serves this request; undefined when it is none of ours, or the source is not configured. */
   source(method: string, url: string): Source | undefined {
-    this.routes ??= this.resolve();
     const path = url.split('?', 1)[0]!;
-    for (const route of this.routes) {
+    for (const route of this.table()) {
       // The application may serve other methods of the same path itself, and then their bodies are its own.
       if (route.method !== RequestMethod.ALL && RequestMethod[route.method] !== method) continue;
       const found = route.matches(path);
@@ -46,6 +46,20 @@ export class WebhookRoutes {
       if (source !== undefined) return source;
     }
     return undefined;
+  }
+
+  /** Where a source's deliveries may be sent, prefix and versions included; on the module's own route and on routes with `@UseWebhook`. */
+  paths(source: string): { readonly own: readonly string[]; readonly routes: readonly string[] } {
+    const own = this.table().filter((route) => route.source === undefined);
+    const routes = this.table().filter((route) => route.source === source);
+    return {
+      own: own.map(({ path }) => path.replace(':source', source)),
+      routes: routes.map(({ path }) => path),
+    };
+  }
+
+  private table(): readonly WebhookRoute[] {
+    return (this.routes ??= this.resolve());
   }
 
   private resolve(): WebhookRoute[] {
@@ -58,8 +72,9 @@ export class WebhookRoutes {
         const source = useWebhookOf(code)?.source;
         if (source === undefined && !Reflect.hasMetadata(WEBHOOKS_CONTROLLER, controller)) return [];
         const method = (Reflect.getMetadata('method', code) ?? RequestMethod.ALL) as RequestMethod;
-        return this.paths(wrapper, controller, code, method).map((path) => ({
+        return this.pathsOf(wrapper, controller, code, method).map((path) => ({
           method,
+          path,
           source,
           matches: matcher(path),
         }));
@@ -67,7 +82,7 @@ export class WebhookRoutes {
     });
   }
 
-  private paths(wrapper: InstanceWrapper, controller: Type, code: object, method: RequestMethod): string[] {
+  private pathsOf(wrapper: InstanceWrapper, controller: Type, code: object, method: RequestMethod): string[] {
     const metadata = (key: string, target: object) => Reflect.getMetadata(key, target) as never;
     const host = wrapper.host?.metatype as object | undefined;
     const modulePath =

@@ -12,13 +12,15 @@ import {
   applyDecorators,
   type Type,
 } from '@nestjs/common';
+import { z } from 'zod';
+import { check } from '../core/schema.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { AnswerFilter } from './answer.filter.js';
+import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { nodeRequest, stateOf, type AdapterRequest } from './delivery.state.js';
 import { IdempotencyInterceptor } from './idempotency.interceptor.js';
 import { SignatureGuard } from './signature.guard.js';
-
-export const WEBHOOKS_CONTROLLER = Symbol('webhook-inbox:controller');
+import { SourceUrls } from './source.urls.js';
 
 /** Options of the module's own route. Static, since Nest fixes routes before `useFactory` has run. */
 export interface ControllerOptions {
@@ -28,15 +30,35 @@ export interface ControllerOptions {
   readonly decorators?: readonly ClassDecorator[];
 }
 
-/** `POST /webhooks/:source`. All methods are routed here, so that a wrong one is answered 405 and not 404. */
-export function webhooksController({ path = 'webhooks', decorators = [] }: ControllerOptions): Type {
+const optionsSchema = z.strictObject({
+  path: z
+    .string()
+    .refine((path) => !/[:*{(]/.test(path), {
+      error: 'expected a path without parameters: `/:source` is put behind it',
+    })
+    .optional(),
+  decorators: z
+    .array(z.custom((value) => typeof value === 'function', { error: 'expected a decorator' }))
+    .optional(),
+});
+
+/**
+ * `POST /webhooks/:source`. All methods are routed here, so that a wrong one is answered 405 and not 404.
+ * @throws ConfigurationError
+ */
+export function webhooksController(options: ControllerOptions): Type {
+  check(optionsSchema, options, 'WebhooksModule controller');
+  const { path = 'webhooks', decorators = [] } = options;
   @Controller({ path, version: VERSION_NEUTRAL })
   @SetMetadata(WEBHOOKS_CONTROLLER, true)
   @UseGuards(SignatureGuard)
   @UseInterceptors(IdempotencyInterceptor)
   @UseFilters(AnswerFilter)
   class WebhooksController {
-    constructor(private readonly dispatcher: EventDispatcher) {}
+    constructor(
+      private readonly dispatcher: EventDispatcher,
+      private readonly urls: SourceUrls,
+    ) {}
 
     /** @Res() keeps Nest from answering: the interceptor does, with bytes that nothing wraps. */
     @All(':source')
@@ -44,8 +66,9 @@ export function webhooksController({ path = 'webhooks', decorators = [] }: Contr
     async receive(@Req() request: AdapterRequest, @Res() _response: unknown): Promise<void> {
       const state = stateOf(nodeRequest(request))!;
       // A handshake never comes here: the interceptor answers it.
-      if (state.verified.kind === 'delivery')
-        state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
+      if (state.verified.kind !== 'delivery') return;
+      this.urls.cameToOwnRoute(state.source.name);
+      state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
     }
   }
   applyDecorators(...decorators)(WebhooksController);

@@ -3,7 +3,7 @@ import { DataSource } from 'typeorm';
 import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
@@ -12,6 +12,7 @@ import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
+import { storeErrorText } from '../storage/store.error.js';
 import { Backlog } from './backlog.js';
 import { Claimer } from './claimer.js';
 import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
@@ -225,9 +226,10 @@ export class EventDispatcher {
   }
 
   private unavailable(delivery: VerifiedDelivery, error: unknown): Verdict {
-    const text = `not claimed, answered 503: ${errorText(error)}`;
-    this.logger.error(logLine(text, { source: delivery.source.name, tenant: delivery.tenant }));
-    return { kind: 'unavailable', why: errorText(error) };
+    const why = storeErrorText(error);
+    const facts = { source: delivery.source.name, tenant: delivery.tenant };
+    this.logger.error(logLine(`not claimed, answered 503: ${why}`, facts));
+    return { kind: 'unavailable', why };
   }
 
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {

@@ -6,6 +6,7 @@ import { RequestHeaders, type WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { ANSWERS, answerTo } from './answers.js';
 import { DeliveryVerifier, methodsOf, type Verified } from './delivery.verifier.js';
 import { EventDispatcher } from './event.dispatcher.js';
@@ -31,14 +32,16 @@ export class Inbox {
     private readonly verifier: DeliveryVerifier,
     private readonly dispatcher: EventDispatcher,
     private readonly rejections: Rejections,
+    private readonly registry: HandlerRegistry,
   ) {}
 
   /**
    * Verifies and claims a delivery that did not come over this application's HTTP server: serverless functions, queues, tests.
    * @returns the answer for the provider; never throws for what the request holds
-   * @throws WebhookInboxError UNKNOWN_SOURCE
+   * @throws WebhookInboxError UNKNOWN_SOURCE; ConfigurationError in an application that is not initialised
    */
   async receive(sourceName: string, received: ReceivedRequest): Promise<Answer> {
+    this.registry.checkFilled();
     const source = this.options.sources.get(sourceName);
     if (source === undefined) {
       throw new WebhookInboxError(

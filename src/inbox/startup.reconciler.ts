@@ -1,7 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -9,6 +9,7 @@ import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
+import { storeErrorText } from '../storage/store.error.js';
 import { isOwed, OwedRows } from './owed.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { RecordReconciler, type RecordReport } from './record.reconciler.js';
@@ -82,7 +83,7 @@ export class StartupReconciler {
     try {
       await this.reconcile();
     } catch (error) {
-      this.logger.error(logLine(`reconciliation failed: ${errorText(error)}`, {}));
+      this.logger.error(logLine(`reconciliation failed: ${storeErrorText(error)}`, {}));
     }
   }
 

@@ -10,7 +10,7 @@ import {
 import { DataSource, type EntityManager } from 'typeorm';
 import type { Alert } from '../core/alert.js';
 import { Alerts } from '../core/alerts.js';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -21,6 +21,7 @@ import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
 import { StatStore } from '../storage/stat.store.js';
+import { storeErrorText } from '../storage/store.error.js';
 import { RejectionExplainer } from './rejection.explainer.js';
 import { Stats } from './stats.js';
 import { Watch } from './watch.js';
@@ -185,7 +186,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     } catch (error) {
       // Once, until it works again: an application without the desk's tables should not log this every five seconds.
       if (!this.failing)
-        this.logger.warn(logLine(`counts could not be written down: ${errorText(error)}`, {}));
+        this.logger.warn(logLine(`counts could not be written down: ${storeErrorText(error)}`, {}));
       this.failing = true;
     }
   }

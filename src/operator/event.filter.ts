@@ -1,4 +1,4 @@
-import { closest } from 'fastest-levenshtein';
+import { didYouMean } from '../core/did-you-mean.js';
 import { toMs } from '../core/duration.js';
 import { InputRefused } from '../core/errors.js';
 import { EVENT_STATES } from '../core/states.js';
@@ -50,14 +50,14 @@ function keyOf(word: string): [Key, string] {
   if (at < 1 || !/^[a-z]{1,12}$/.test(key)) return ['id', word];
   const known = Object.keys(FILTER_KEYS);
   throw new InputRefused(
-    `unknown key '${key}'; did you mean '${closest(key, known)}'? For an id with a colon write id:${word}`,
+    `unknown key '${key}' (for an id with a colon write id:${word})${didYouMean(key, known)}`,
   );
 }
 
 function stateOf(value: string): EventFilter['state'] {
   if (STATES.includes(value)) return value as EventFilter['state'];
   throw new InputRefused(
-    `state: expected ${FILTER_KEYS.state}, received '${value}'; did you mean '${closest(value, STATES)}'?`,
+    `state: expected ${FILTER_KEYS.state}, received '${value}'${didYouMean(value, STATES)}`,
   );
 }
 

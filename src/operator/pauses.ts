@@ -1,6 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { closest } from 'fastest-levenshtein';
 import { DataSource } from 'typeorm';
+import { didYouMean } from '../core/did-you-mean.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -55,7 +55,7 @@ export class Pauses {
     if (kind === 'effect') return this.registry.knownEffect(name).name;
     const known = [...this.options.sources.keys()];
     if (known.includes(name)) return name;
-    const hint = known.length > 0 ? `; did you mean '${closest(name, known)}'?` : '';
+    const hint = didYouMean(name, known);
     throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured${hint}`);
   }
 

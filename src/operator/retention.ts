@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -9,6 +9,7 @@ import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { inTransaction } from '../storage/connection.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RetentionStore, type MarkCursor } from '../storage/retention.store.js';
+import { storeErrorText } from '../storage/store.error.js';
 
 export interface RetentionReport {
   /** False when another instance was at it. */
@@ -84,7 +85,7 @@ export class Retention {
     try {
       await this.prune();
     } catch (error) {
-      this.logger.error(logLine(`retention failed: ${errorText(error)}`, {}));
+      this.logger.error(logLine(`retention failed: ${storeErrorText(error)}`, {}));
     }
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { orAborted } from '../core/abort.js';
+import { abortReason, orAborted } from '../core/abort.js';
 import { retryDelayMs } from '../core/retry.js';
 import type { ListenConnection } from '../storage/listen.connection.js';
 
@@ -92,7 +92,7 @@ export class ListenLoop {
       this.ports.wake(undefined);
       await this.watch(connection);
     } catch (error) {
-      if (!this.stopping.signal.aborted && this.failures === 0) this.ports.onLost(error);
+      if (!this.stopping.signal.aborted && this.failures === 0) this.ports.onLost(abortReason(error));
     } finally {
       this.heard = false;
       connection?.close();

@@ -1,8 +1,10 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { MAX_TIMER_MS } from '../core/duration.js';
-import { errorText, logLine } from '../core/log.js';
+import { logLine } from '../core/log.js';
+import { Outage } from '../core/outage.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { storeErrorText } from '../storage/store.error.js';
 import { HostTimers } from './host-timers.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { WakeUp } from './wake-up.js';
@@ -18,6 +20,7 @@ export class RelayLoop {
   private held = 0;
   /** The next round looks also where the last found nothing. */
   private everywhere = false;
+  private readonly outage = new Outage();
   private renewal: NodeJS.Timeout | undefined;
 
   constructor(
@@ -80,11 +83,14 @@ export class RelayLoop {
         this.everywhere = false;
         // The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
         if (await this.relay.round((retry) => this.turn(retry), everywhere)) this.again = true;
+        const over = this.outage.ended();
+        if (over !== undefined) this.logger.log(logLine('the outbox can be read again', over));
       }
     } catch (error) {
-      this.logger.error(
-        logLine(`the outbox could not be read: ${errorText(error)}`, { next: `${pollMs} ms` }),
-      );
+      if (this.outage.failed())
+        this.logger.error(
+          logLine(`the outbox could not be read: ${storeErrorText(error)}`, { retried: `each ${pollMs} ms` }),
+        );
     }
     if (this.state !== 'turning') return;
     this.state = 'idle';

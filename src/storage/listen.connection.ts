@@ -9,6 +9,7 @@ import { CHANNEL } from './notify.store.js';
 export class ListenConnection {
   private constructor(
     private readonly client: Client,
+    private readonly timeoutMs: number,
     /** Fires when the connection has ended, as far as the socket tells. */
     readonly lost: AbortSignal,
   ) {}
@@ -32,10 +33,10 @@ export class ListenConnection {
     client.on('error', (error) => lost.abort(error));
     client.on('end', () => lost.abort(new Error('the connection ended')));
     client.on('notification', ({ payload }: Notification) => onNotification(payload ?? ''));
-    const connection = new ListenConnection(client, lost.signal);
+    const connection = new ListenConnection(client, timeoutMs, lost.signal);
     try {
-      await client.connect();
-      await client.query(`LISTEN ${CHANNEL}`);
+      await connection.inTime(client.connect());
+      await connection.inTime(client.query(`LISTEN ${CHANNEL}`));
       return connection;
     } catch (error) {
       connection.close();
@@ -45,11 +46,22 @@ export class ListenConnection {
 
   /** @throws when the server does not answer in time, or does not know that this connection listens */
   async check(): Promise<void> {
-    const { rows } = await this.client.query<{ channel: string }>(
-      `SELECT pg_listening_channels() AS channel`,
+    const { rows } = await this.inTime(
+      this.client.query<{ channel: string }>(`SELECT pg_listening_channels() AS channel`),
     );
     if (!rows.some(({ channel }) => channel === CHANNEL)) {
       throw new Error('the server does not know that this connection listens');
+    }
+  }
+
+  /** pg's own words for a time-out, 'timeout expired' and 'Query read timeout', say neither whose nor how long. */
+  private async inTime<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      if (!(error instanceof Error && /^(timeout expired|Query read timeout)$/.test(error.message)))
+        throw error;
+      throw new Error(`time-out: the server did not answer within ${this.timeoutMs} ms`, { cause: error });
     }
   }
 

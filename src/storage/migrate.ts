@@ -1,15 +1,25 @@
 import type { DataSource } from 'typeorm';
+import { ConfigurationError } from '../core/errors.js';
 
 const LOCK = 'nestjs-webhook-inbox:migrate';
+/** By name, since an application may list a copy or a subclass of its own. */
+const OURS = /^WebhookInbox\d+$/;
 
 /**
  * Runs the pending migrations of the DataSource, safely when several instances start at once: TypeORM's own runner creates its
  * `migrations` table before any migration could take a lock, and all but one instance would die there. The lock is held by an open
  * transaction, since a session's lock breaks behind a pooler; the pool needs two connections.
  * @returns the names of the migrations that ran
+ * @throws ConfigurationError when the DataSource does not list the package's migrations
  */
 export async function migrate(dataSource: DataSource): Promise<string[]> {
   if (!dataSource.isInitialized) await dataSource.initialize();
+  if (!dataSource.migrations.some((one) => OURS.test(one.name ?? one.constructor.name))) {
+    throw new ConfigurationError(
+      `migrate(dataSource): expected webhookInboxMigrations among the migrations of the DataSource, found ` +
+        `${dataSource.migrations.length} others. Add them: migrations: [...webhookInboxMigrations] from 'nestjs-webhook-inbox/migrations'`,
+    );
+  }
   return dataSource.transaction(async (manager) => {
     await manager.query(`SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, [LOCK]);
     const done = await dataSource.runMigrations({ transaction: 'each' });

@@ -1,10 +1,12 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import { BodyReader } from '../core/body.js';
-import { WebhookInboxError } from '../core/errors.js';
+import { InputRefused, WebhookInboxError } from '../core/errors.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { WebhookRoutes } from '../http/webhook.routes.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import type { Verdict } from '../inbox/verdict.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
@@ -23,7 +25,8 @@ export interface TestEvent {
 
 /**
  * Delivers an event of a source past its signature, and from there on the way of every delivery: claimed, deduplicated, handled.
- * @throws WebhookInboxError UNKNOWN_SOURCE
+ * @throws WebhookInboxError UNKNOWN_SOURCE; ConfigurationError in an application that is not initialised; InputRefused when only a
+ *   route with `@UseWebhook` would take it
  */
 export async function deliver(
   app: INestApplicationContext,
@@ -38,6 +41,15 @@ export async function deliver(
     );
   }
   const { id, type, payload, occurredAt, tenant = '' } = event;
+  const registry = app.get(HandlerRegistry);
+  registry.checkFilled();
+  if (registry.match(sourceName, type).length === 0 && registry.routesOf(sourceName).length > 0) {
+    const paths = app.get(WebhookRoutes).paths(sourceName).routes.join(' or ');
+    throw new InputRefused(
+      `deliver(): only a route with @UseWebhook takes '${type}' of source '${sourceName}', and a route runs over HTTP: ` +
+        `send a signed request to ${paths} of app.getHttpServer() instead`,
+    );
+  }
   const rawBody = Buffer.from(JSON.stringify(payload));
   const headers = RequestHeaders.from({ 'content-type': 'application/json' });
   const provider = Object.assign(Object.create(source.provider) as typeof source.provider, {
@@ -60,9 +72,10 @@ const told = new WeakMap<OutboxRelay, TickReport>();
  * Runs handlers and effects until nothing is due: what failed and waits for its retry is left waiting. The relay's own rounds rest
  * meanwhile. What they have begun or done since the last call is waited for and counted, so that the report is the same whoever
  * was first.
- * @throws ConfigurationError under `relay: false`
+ * @throws ConfigurationError under `relay: false`, and in an application that is not initialised
  */
 export async function runDue(app: INestApplicationContext, maxMs = 10_000): Promise<TickReport> {
+  app.get(HandlerRegistry).checkFilled();
   const relay = app.get(OutboxRelay);
   const end = performance.now() + maxMs;
   await app.get(RelayLoop).hold(async () => {

@@ -42,6 +42,21 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
     );
   });
 
+  it.each([
+    [
+      undefined,
+      /expected TypeOrmModule\.forRoot\(\{ type: 'postgres', … \}\).*found none\. Of one that has a name, give it/,
+    ],
+    [
+      'second',
+      /expected TypeOrmModule\.forRoot\(\{ name: 'second', type: 'postgres', … \}\).*found none of that name/,
+    ],
+  ])('asks for a DataSource (name: %s) where none is', async (dataSource, message) => {
+    const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() }, dataSource });
+    const typeOrm = dataSource !== undefined;
+    await expect(start({ webhooks, typeOrm, manualInitialization: true })).rejects.toThrow(message);
+  });
+
   it('refuses a cron expression that is none', async () => {
     await expect(start({}, { retention: { schedule: 'every night' } })).rejects.toThrow(
       /expected a cron expression, received 'every night'/,
@@ -58,6 +73,15 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
       await expect(startWith(Billing)).rejects.toThrow(
         "Billing.paid @OnWebhook('awarde'): no source 'awarde' is configured; did you mean 'awardee'?",
       );
+    });
+
+    it('of a source like none that is configured, and names those that are', async () => {
+      @Injectable()
+      class Billing {
+        @OnWebhook('billing', '*')
+        paid() {}
+      }
+      await expect(startWith(Billing)).rejects.toThrow("no source 'billing' is configured; known: awardee");
     });
 
     it('whose name another one has', async () => {
@@ -214,7 +238,7 @@ describe.each(ADAPTERS)('an effect that nobody carries out, on %s', (adapter) =>
     @OnEffect('send-receipt')
     async sendReceipt() {}
   }
-  const MESSAGE = "No method has @OnEffect('send-recipt'). Did you mean 'send-receipt'?";
+  const MESSAGE = "No method has @OnEffect('send-recipt'); did you mean 'send-receipt'?";
 
   it('throws at enqueue with the nearest name; in a handler that is a dead letter at once', async () => {
     const receiver = await Receiver.start({

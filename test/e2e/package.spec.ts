@@ -16,6 +16,7 @@ const bin = (path: string) => join(ROOT, 'node_modules', path);
 interface Manifest {
   readonly name: string;
   readonly exports: Record<string, string>;
+  readonly scripts: Record<string, string>;
   readonly dependencies: Record<string, string>;
   readonly peerDependencies: Record<string, string>;
 }
@@ -101,7 +102,8 @@ describe('the package as it is published', () => {
 
     const source = join(folder, 'source');
     await mkdir(source);
-    for (const file of ['package.json', 'README.md', 'LICENSE']) await cp(file, join(source, file));
+    for (const file of ['package.json', 'README.md', 'LICENSE', 'docs'])
+      await cp(file, join(source, file), { recursive: true });
     await execFile(process.execPath, [
       bin('typescript/bin/tsc'),
       '-p',
@@ -144,6 +146,15 @@ describe('the package as it is published', () => {
     const { stdout } = await execFile('find', [installed, '-type', 'f']);
     const files = stdout.split('\n').map((file) => file.slice(installed.length + 1));
     expect(files.filter((file) => /\.spec\.|^(dist\/)?(test|examples|bench)\//.test(file))).toEqual([]);
+  });
+
+  it('holds what its README links to, and is built before it is packed', async () => {
+    const readme = await readFile(join(installed, 'README.md'), 'utf8');
+    const links = [...readme.matchAll(/\]\(([^)#\s]+)/g)].map(([, link]) => link!);
+    const local = links.filter((link) => !/^[a-z]+:/.test(link));
+    expect(local.length).toBeGreaterThan(3);
+    for (const link of local) await expect(readFile(join(installed, link))).resolves.toBeDefined();
+    expect(manifest.scripts.prepack).toBe('npm run build');
   });
 
   it('is all that an application needs: types, migrations by the TypeORM CLI, a receiver, a clean end', async () => {

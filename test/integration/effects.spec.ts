@@ -119,7 +119,7 @@ describe('R36 R37 what a handler enqueues', () => {
     script.handle = async (_, { enqueue }) => void (await enqueue('mial', {}));
     await inbox.deliver('d-1');
     expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
-    expect((await inbox.rows())[0]!.error).toContain("Did you mean 'mail'?");
+    expect((await inbox.rows())[0]!.error).toContain("did you mean 'mail'?");
   });
 
   it.each([

@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { InjectDataSource } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
@@ -118,6 +119,30 @@ describe('the database is down', () => {
     }
     expect(await provided).toEqual(new Set([200, 503]));
     await expectNothingLost(to, EVENTS);
+  });
+
+  it('the log tells of it with growing pauses, and once that it is over', async () => {
+    const lines: string[] = [];
+    const keep = (line: string) => void lines.push(line);
+    const told = (text: string) => lines.filter((line) => line.includes(text));
+    const failing = 'the outbox could not be read';
+    const to = await start({
+      loop: true,
+      webhooks: { relay: { pollInterval: '20ms', listen: false } },
+      configure: (app) => app.useLogger({ log: keep, warn: keep, error: keep }),
+    });
+    const round = jest.spyOn(to.relay, 'round');
+    await proxy.goDown();
+    await until(() => told(failing).length > 0);
+    const before = round.mock.calls.length;
+    await until(() => round.mock.calls.length >= before + 40);
+    // Of the first 64 failures, seven.
+    expect(told(failing).length).toBeLessThanOrEqual(7);
+    await proxy.comeBack();
+    await until(() => told('the outbox can be read again').length > 0);
+    await to.deliver('d-1');
+    await until(async () => (await to.rows(`state = 'done'`)).length === 1);
+    expect(told('the outbox can be read again')).toEqual([expect.stringMatching(/failures=\d{2,} ms=\d+$/)]);
   });
 
   it('every backend at work is ended, again and again, while events flow; nothing is lost', async () => {

@@ -176,9 +176,9 @@ describe('a pause', () => {
     [
       'handler',
       'handle',
-      /No handler has the full name 'handle' \(source\/name\)\. Did you mean 'awardee\/handle'/,
+      /No handler has the full name 'handle' \(source\/name\); did you mean 'awardee\/handle'/,
     ],
-    ['effect', 'mial', /No method has @OnEffect\('mial'\)\. Did you mean 'mail'/],
+    ['effect', 'mial', /No method has @OnEffect\('mial'\); did you mean 'mail'/],
   ] as const)('of a %s that nobody knows is refused, with the nearest', async (kind, name, message) => {
     const inbox = await start({ providers: [scripted({})] });
     await expect(inbox.app.get(Pauses).pause(kind, name, who)).rejects.toThrow(message);

@@ -1,7 +1,15 @@
+import { Controller, Post } from '@nestjs/common';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { ScheduleModule } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { Inbox, OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
 import { deliver, runDue } from '../../src/testing/index.js';
 import { until } from '../support/application.js';
+import { createDatabase, options } from '../support/database.js';
 import { Latch } from '../support/latch.js';
-import { scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
 const event = (id: string) => ({ id, type: 'grant.made', payload: { grant: 'g-7' } });
 
@@ -45,5 +53,55 @@ describe('runDue beside the relay’s own rounds', () => {
     }
     await deliver(inbox.app, 'awardee', event('d-6'));
     await until(async () => (await inbox.rows(`state = 'done' AND event_id = 'd-6'`)).length > 0);
+  });
+});
+
+describe('an application that is not initialised', () => {
+  it.each([
+    ['express', () => new ExpressAdapter()],
+    ['fastify', () => new FastifyAdapter()],
+  ])('is refused with what to call, since no handler would match yet (%s)', async (_, adapter) => {
+    const database = await createDatabase();
+    const moduleRef = await Test.createTestingModule({
+      imports: [
+        TypeOrmModule.forRoot({ ...options(database.url), retryAttempts: 0 }),
+        ScheduleModule.forRoot(),
+        WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } }),
+      ],
+      providers: [scripted({})],
+    }).compile();
+    const app = moduleRef.createNestApplication(adapter() as never, { logger: false });
+    const tooEarly = { message: expect.stringContaining('`await app.init()`'), code: 'CONFIGURATION' };
+    await expect(deliver(app, 'awardee', event('d-1'))).rejects.toMatchObject(tooEarly);
+    await expect(runDue(app)).rejects.toMatchObject(tooEarly);
+    const received = { headers: {}, rawBody: Buffer.from('{}') };
+    await expect(app.get(Inbox).receive('awardee', received)).rejects.toMatchObject(tooEarly);
+    await app.init();
+    expect(await deliver(app, 'awardee', event('d-1'))).toEqual({ kind: 'ok' });
+    expect(await runDue(app)).toMatchObject({ done: 1 });
+    await app.close();
+    await database.drop();
+  });
+});
+
+describe('an event that only a route takes', () => {
+  @Controller('billing')
+  class Billing {
+    @Post('hook')
+    @UseWebhook('awardee')
+    hook() {}
+
+    @OnWebhook('awardee', 'grant.*')
+    granted() {}
+  }
+
+  it('is refused with the path to send it to; one that a handler takes too is delivered', async () => {
+    const inbox = await startInbox({ controllers: [Billing] });
+    await expect(deliver(inbox.app, 'awardee', { ...event('d-1'), type: 'other' })).rejects.toThrow(
+      "deliver(): only a route with @UseWebhook takes 'other' of source 'awardee', and a route runs over HTTP: " +
+        'send a signed request to /billing/hook of app.getHttpServer() instead',
+    );
+    expect(await deliver(inbox.app, 'awardee', event('d-1'))).toEqual({ kind: 'ok' });
+    await inbox.stop();
   });
 });

@@ -18,6 +18,8 @@ export interface Host {
   readonly controllers?: readonly Type[];
   /** The DataSource connects when the application says so, not at boot. @default false */
   readonly manualInitialization?: boolean;
+  /** @default with TypeOrmModule */
+  readonly typeOrm?: boolean;
   /** @default with ScheduleModule */
   readonly schedule?: boolean;
 }
@@ -29,11 +31,20 @@ export function hostModule({
   providers,
   controllers,
   schedule,
+  typeOrm,
   manualInitialization,
 }: Host): Type {
   @Module({
     imports: [
-      TypeOrmModule.forRoot({ ...dataSourceOptions(databaseUrl), retryAttempts: 0, manualInitialization }),
+      ...(typeOrm === false
+        ? []
+        : [
+            TypeOrmModule.forRoot({
+              ...dataSourceOptions(databaseUrl),
+              retryAttempts: 0,
+              manualInitialization,
+            }),
+          ]),
       ...(schedule === false ? [] : [ScheduleModule.forRoot()]),
       webhooks,
       ...imports,

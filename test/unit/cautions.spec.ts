@@ -4,16 +4,26 @@ import type { SourceDefinition } from '../../src/core/source.js';
 import { asana, github, hmac } from '../../src/sources/index.js';
 
 const secrets = ['a-secret-of-some-length'];
-const of = (definition: SourceDefinition, waits = false) => cautions(resolveSource('it', definition), waits);
+const of = (definition: SourceDefinition, more: { waits?: boolean; routes?: string[] } = {}) =>
+  cautions(resolveSource('it', definition), more);
 
 describe('what boot warns of', () => {
   it("retries: 'provider' where the provider does not retry", () => {
     expect(of(github({ secrets, retries: 'provider' }))).toEqual([
       expect.stringMatching(
-        /source 'it': retries: 'provider'.*github, which sends none by itself.*Expected retries: 'own'/,
+        /source 'it': retries: 'provider'.*github, which sends none by itself.*Expected retries: 'own'.*while this application is down.*@BackfillSource/,
       ),
     ]);
     expect(of(github({ secrets }))).toEqual([]);
+  });
+
+  it('a route of a provider that does not retry', () => {
+    expect(of(github({ secrets }), { routes: ['it/Billing.push'] })).toEqual([
+      expect.stringMatching(
+        /the route it\/Billing\.push \(@UseWebhook\).*github, which sends none by itself.*Expected @OnWebhook.*while this application is down/,
+      ),
+    ]);
+    expect(of(asana({ secrets }), { routes: ['it/Billing.push'] })).toEqual([]);
   });
 
   it('an answer that may wait for longer than the provider does, where answers wait for work', () => {
@@ -22,9 +32,10 @@ describe('what boot warns of', () => {
       expect.stringMatching(/may wait 10000 ms.*asana gives up after 10000 ms.*Expected an ackTimeout below/),
     ];
     expect(of(asana({ secrets, ackTimeout: '10s', retries: 'provider' }))).toEqual(warning);
-    expect(of(slow, true)).toEqual(warning);
+    expect(of(slow, { waits: true })).toEqual(warning);
+    expect(of(slow, { routes: ['it/Billing.push'] })).toEqual(warning);
     expect(of(slow)).toEqual([]);
-    expect(of(asana({ secrets, ackTimeout: '9s' }), true)).toEqual([]);
+    expect(of(asana({ secrets, ackTimeout: '9s' }), { waits: true })).toEqual([]);
   });
 
   it('nothing where the provider does not say', () => {

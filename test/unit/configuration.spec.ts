@@ -1,5 +1,12 @@
 import { resolveOptions } from '../../src/core/resolve-options.js';
-import { ConfigurationError, github, hmac, stripe, type WebhooksOptions } from '../../src/index.js';
+import {
+  ConfigurationError,
+  github,
+  hmac,
+  stripe,
+  WebhooksModule,
+  type WebhooksOptions,
+} from '../../src/index.js';
 import { AWARDEE_SECRET, STRIPE_SECRET } from '../support/signing.js';
 import { awardeeSource, githubSource, stripeSource } from '../support/sources.js';
 
@@ -11,11 +18,30 @@ const DURATION = "expected milliseconds or text such as '30s', '4h', '30d'";
 describe('wrong options stop the boot with their path, what was expected, and what was received', () => {
   it.each<[string, () => unknown, string]>([
     ['nothing', () => undefined, 'WebhooksModule options: expected object, received undefined'],
-    ['no sources', () => ({}), 'WebhooksModule options.sources: expected record, received undefined'],
+    [
+      'no sources',
+      () => ({}),
+      'WebhooksModule options.sources: expected the endpoints by name, such as { stripe: stripe({ secrets: […] }) }, received undefined',
+    ],
     [
       'sources as a list',
       () => ({ sources: [] }),
-      'WebhooksModule options.sources: expected record, received an array',
+      'WebhooksModule options.sources: expected the endpoints by name, such as { stripe: stripe({ secrets: […] }) }, received an array',
+    ],
+    [
+      'a path where the controller has it',
+      () => ({ sources: {}, path: 'hooks' }),
+      "WebhooksModule options: unknown option 'path'; the path of the module's own route is `controller: { path }`",
+    ],
+    [
+      'a controller among what the factory returns',
+      () => ({ sources: {}, controller: { path: 'hooks' } }),
+      "WebhooksModule options: unknown option 'controller'; it is fixed before the factory has run, so that it stands beside `useFactory`, not in what that returns",
+    ],
+    [
+      'a name that is like no other',
+      () => ({ sources: {}, relay: { concurrency: 5 } }),
+      "WebhooksModule options.relay: unknown option 'concurrency'; known: effects, handlers, lease, listen, pollInterval, shutdownGrace",
     ],
     [
       'a provider’s name for a source',
@@ -229,12 +255,12 @@ describe('unknown options stop the boot with the nearest known one', () => {
     [
       'of a provider',
       () => ({ sources: { acme: github({ secrets: [AWARDEE_SECRET], legacySha: true } as never) } }),
-      "github.legacySha: unknown option. Did you mean 'legacySha1'?",
+      "github.legacySha: unknown option; did you mean 'legacySha1'?",
     ],
     [
       'of a policy',
       () => ({ sources: { acme: stripe({ secrets: [STRIPE_SECRET], retry: 'own' } as never) } }),
-      "stripe.retry: unknown option. Did you mean 'retries'?",
+      "stripe.retry: unknown option; did you mean 'retries'?",
     ],
   ])('%s', (_, make, message) => {
     expect(boot(make)).toThrow(message);
@@ -245,6 +271,35 @@ it('tells of every fault at once', () => {
   const make = () => ({ sources: {}, relay: { handlers: 'many' }, byteBudget: -1, onAlert: 1 });
   expect(boot(make)).toThrow(/relay\.handlers[^]*byteBudget|byteBudget[^]*relay\.handlers/);
   expect(boot(make)).toThrow(/onAlert: expected a function, received 1/);
+});
+
+it.each(['sk_test_', 'sk_live_', 'rk_live_', 'pk_test_'])(
+  'a Stripe API key, %s…, is no webhook secret',
+  (prefix) => {
+    const key = `${prefix}51Hx8sK2eZvKYlo2C`;
+    const make = () => ({ sources: { billing: stripe({ secrets: [key] }) } });
+    expect(boot(make)).toThrow(
+      /sources\.billing\.secrets\.0: is a Stripe API key \([srp]k_…\): put the signing secret .* begins with whsec_/,
+    );
+    expect(boot(make)).not.toThrow(key);
+  },
+);
+
+it.each<[unknown, string]>([
+  ['hooks', "WebhooksModule controller: expected object, received 'hooks'"],
+  [{ pth: 'hooks' }, "WebhooksModule controller: unknown option 'pth'; did you mean 'path'?"],
+  [
+    { path: 'hooks/:source' },
+    "WebhooksModule controller.path: expected a path without parameters: `/:source` is put behind it, received 'hooks/:source'",
+  ],
+  [
+    { decorators: ['Public'] },
+    "WebhooksModule controller.decorators.0: expected a decorator, received 'Public'",
+  ],
+])('a controller that cannot be, %j, is refused', (controller, message) => {
+  const make = () => WebhooksModule.forRoot({ sources: {}, controller: controller as never });
+  expect(make).toThrow(ConfigurationError);
+  expect(make).toThrow(message);
 });
 
 it.each([

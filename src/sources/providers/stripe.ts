@@ -1,13 +1,20 @@
-import { macSource } from '../mac-source.js';
+import { defineSource, type Scheme } from '../define-source.js';
+import { macProvider } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs } from '../signing/signature-text.js';
+import type { SourceFactory } from '../source-options.js';
 import { days, minutes } from '../times.js';
+
+/** Their prefixes are Stripe's own. As a webhook secret a key would verify nothing, and each delivery be answered 401. */
+const API_KEY = /^(sk|rk|pk)_/;
 
 /**
  * Stripe. The secret is the endpoint's signing secret, `whsec_…`, used as it stands.
  * @see https://docs.stripe.com/webhooks/signature
  */
-export const stripe = /* @__PURE__ */ macSource({
+export const stripe: SourceFactory = (options) => defineSource(scheme, options, {});
+
+const mac = /* @__PURE__ */ macProvider({
   name: 'stripe',
   docs: 'https://docs.stripe.com/webhooks/signature',
   algorithm: 'sha256',
@@ -29,3 +36,14 @@ export const stripe = /* @__PURE__ */ macSource({
     unconfirmed: 'manual resend window, pending_webhooks',
   },
 });
+
+const scheme: Scheme = {
+  ...mac,
+  checkSecret: (secret) => {
+    const [key] = API_KEY.exec(secret) ?? [];
+    return key === undefined
+      ? mac.checkSecret?.(secret)
+      : `is a Stripe API key (${key}…): put the signing secret of this endpoint in its place, which begins with whsec_ ` +
+          '(Workbench, Webhooks, the endpoint, Signing secret; or what `stripe listen` prints)';
+  },
+};

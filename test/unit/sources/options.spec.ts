@@ -33,11 +33,11 @@ const secrets = ['some-signing-key'];
 describe('options', () => {
   it('that nobody knows are refused, with the nearest that is known', () => {
     expect(() => stripe({ secrets, tollerance: '5m' } as never)).toThrow(
-      "stripe.tollerance: unknown option. Did you mean 'tolerance'?",
+      "stripe.tollerance: unknown option; did you mean 'tolerance'?",
     );
-    expect(() => github({ secrets, legacySHA1: true } as never)).toThrow("Did you mean 'legacySha1'?");
+    expect(() => github({ secrets, legacySHA1: true } as never)).toThrow("did you mean 'legacySha1'?");
     expect(() => hmac({ secrets, signatureHeader: 'x', idheader: 'y' } as never)).toThrow(
-      "Did you mean 'idHeader'?",
+      "did you mean 'idHeader'?",
     );
   });
 
@@ -109,7 +109,7 @@ describe('options', () => {
   it('a file can name a provider, and gets the same checks', () => {
     const factory = providersByName.get('hmac');
     expect(() => factory?.({ secrets, signatureHeader: 'x', idPaht: 'id' })).toThrow(
-      "Did you mean 'idPath'?",
+      "did you mean 'idPath'?",
     );
     expect(providersByName.get('stripe')?.({ secrets }).provider.name).toBe('stripe');
   });

@@ -1,0 +1,70 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { WebhookRoutes } from './webhook.routes.js';
+
+const HOST = 'https://<your host>';
+
+/** Tells a person where each source's provider is to send its deliveries. */
+@Injectable()
+export class SourceUrls {
+  private readonly logger = new Logger('WebhookInbox');
+  private readonly warned = new Set<string>();
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly routes: WebhookRoutes,
+    private readonly registry: HandlerRegistry,
+  ) {}
+
+  /** A line for each source, after Nest has made its routes. */
+  tell(): void {
+    // An application context serves nothing.
+    if (!(this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined)) return;
+    for (const source of this.options.sources.keys()) {
+      const { own, routes } = this.routes.paths(source);
+      const paths = this.registry.hasOnlyRoutes(source) ? routes : [...own, ...routes];
+      const urls = paths.map((path) => HOST + path).join(' and ');
+      this.logger.log(
+        oneSource(
+          source,
+          urls === '' ? 'is served at no URL: it is for Inbox.receive(…)' : `is served at ${urls}`,
+        ),
+      );
+      const both = routes.find((path) => own.includes(path));
+      if (both !== undefined) this.warnTwice(source, both);
+    }
+  }
+
+  /** A delivery came to the module's own route. Warns once of a source whose only taker is a route of the application's. */
+  cameToOwnRoute(source: string): void {
+    if (this.warned.has(source) || !this.registry.hasOnlyRoutes(source)) return;
+    this.warned.add(source);
+    const { own, routes } = this.routes.paths(source);
+    this.logger.warn(
+      oneSource(
+        source,
+        `was sent an event at ${own.join(' and ')}, where no handler takes it: it is kept as skipped. ` +
+          `The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`,
+      ),
+    );
+  }
+
+  private warnTwice(source: string, path: string): void {
+    this.logger.warn(
+      oneSource(
+        source,
+        `has a route with @UseWebhook at ${path}, which the module's own route serves as well: which of the two gets a request depends ` +
+          `on the order of modules. Give it another path, or the module's own: controller: { path }, or false for none`,
+      ),
+    );
+  }
+}
+
+function oneSource(source: string, text: string): string {
+  return logLine(`source '${source}' ${text}`, {});
+}

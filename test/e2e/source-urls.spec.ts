@@ -1,0 +1,124 @@
+import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { UseWebhook, WebhooksModule } from '../../src/index.js';
+import { ADAPTERS, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { hostModule, startHost, type Host } from '../support/host.js';
+import { send } from '../support/http.js';
+import { answered, OK } from '../support/receiver.js';
+import { awardee } from '../support/signing.js';
+import { awardeeSource } from '../support/sources.js';
+
+@Controller({ path: 'billing', version: '2' })
+class Billing {
+  @Post('hook')
+  @UseWebhook('routed')
+  hook() {}
+}
+
+@Controller('webhooks')
+class Clashing {
+  @Post('routed')
+  @UseWebhook('routed')
+  hook() {}
+}
+
+it('an application context serves nothing, and says nothing of URLs', async () => {
+  const database = await createDatabase();
+  const lines: string[] = [];
+  const keep = (line: string) => void lines.push(line);
+  const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } });
+  const context = await NestFactory.createApplicationContext(
+    hostModule({ databaseUrl: database.url, webhooks }),
+    {
+      logger: { log: keep, warn: keep, error: keep },
+    },
+  );
+  await until(() => lines.some((line) => line.startsWith('reconciled')));
+  await context.close();
+  await database.drop();
+  expect(lines.filter((line) => line.includes('is served at'))).toEqual([]);
+});
+
+describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
+  let database: TestDatabase;
+  let lines: string[];
+  let app: INestApplication | undefined;
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  beforeEach(() => {
+    lines = [];
+  });
+  afterEach(async () => {
+    await app?.close();
+    app = undefined;
+  });
+  afterAll(() => database?.drop());
+
+  const sources = { awardee: awardeeSource(), routed: awardeeSource() };
+  const start = async (
+    host: Partial<Host> = {},
+    configure: (application: INestApplication) => void = () => undefined,
+    webhooks = WebhooksModule.forRoot({ sources }),
+  ) => {
+    const keep = (line: string) => void lines.push(line);
+    const started = await startHost(
+      adapter,
+      { databaseUrl: database.url, webhooks, ...host },
+      {
+        configure: (application) => {
+          application.useLogger({ log: keep, warn: keep, error: keep });
+          configure(application);
+        },
+      },
+    );
+    ({ app } = started);
+    return started;
+  };
+  const told = (text: string) => lines.filter((line) => line.includes(text));
+
+  it('boot says it for each source, with prefix and version', async () => {
+    const { origin } = await start({ controllers: [Billing] }, (application) => {
+      application.setGlobalPrefix('api');
+      application.enableVersioning({ type: VersioningType.URI });
+    });
+    expect(told('is served at')).toEqual([
+      "source 'awardee' is served at https://<your host>/api/webhooks/awardee",
+      "source 'routed' is served at https://<your host>/api/v2/billing/hook",
+    ]);
+    for (const [path, id] of [
+      ['/api/webhooks/awardee', 'd-1'],
+      ['/api/v2/billing/hook', 'd-2'],
+    ] as const)
+      expect(answered(await send(origin, { path, ...awardee(id, 't', '{}') }))).toBe(OK);
+    expect(told('no handler takes it')).toEqual([]);
+  });
+
+  it('boot says so when there is no URL at all', async () => {
+    const webhooks = WebhooksModule.forRoot({ sources, controller: false });
+    await start({}, undefined, webhooks);
+    expect(told('is served at no URL: it is for Inbox.receive(…)')).toHaveLength(2);
+  });
+
+  it('a delivery to the module’s own path, of what only a route takes, is warned of once, with the right URL', async () => {
+    const { origin } = await start({ controllers: [Billing] });
+    const deliver = async (source: string, id: string) =>
+      answered(await send(origin, { path: `/webhooks/${source}`, ...awardee(id, 't', '{}') }));
+    for (const id of ['a-1', 'a-2']) {
+      expect(await deliver('routed', id)).toBe(OK);
+      expect(await deliver('awardee', id)).toBe(OK);
+    }
+    expect(told('no handler takes it')).toEqual([
+      "source 'routed' was sent an event at /webhooks/routed, where no handler takes it: it is kept as skipped. " +
+        'The route with @UseWebhook is at https://<your host>/billing/hook: set that URL at the provider',
+    ]);
+  });
+
+  it('a route at a path of the module’s own is warned of', async () => {
+    await start({ controllers: [Clashing] });
+    expect(
+      told("source 'routed' has a route with @UseWebhook at /webhooks/routed, which the module's own"),
+    ).toHaveLength(1);
+  });
+});
