@@ -63,7 +63,9 @@ import { FailureSettler } from './outbox/failure.settler.js';
 import { GroupSettle } from './outbox/group.settle.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { JobRunner } from './outbox/job.runner.js';
 import { Notifier } from './outbox/notifier.js';
+import { Pace } from './outbox/pace.js';
 import { Outbox } from './outbox/outbox.js';
 import { OrderKeys } from './outbox/order.keys.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
@@ -126,11 +128,13 @@ const outbox = [
   GroupSettle,
   HandlerRunner,
   HostTimers,
+  JobRunner,
   Notifier,
   LeasePlan,
   OrderKeys,
   Outbox,
   OutboxRelay,
+  Pace,
   PausedNames,
   RelayLoop,
   WakeListener,

@@ -8,10 +8,13 @@ export interface Job {
   readonly deadline: Deadline;
   /** When the lease ends, on this process's monotonic clock. */
   leaseEndsAt: number;
+  /** False while it waits for a place: it was leased ahead. */
+  begun: boolean;
 }
 
-/** A job under way. */
+/** A job whose rows are leased. */
 export interface StartedJob extends Job {
+  /** Resolves with nothing for a job that was given back before it had begun. */
   readonly ended: Promise<Outcomes>;
   /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
   readonly exclusive: boolean;

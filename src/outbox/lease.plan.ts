@@ -6,7 +6,9 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow, RunnableName } from '../storage/outbox.store.js';
 import type { Job } from './job.js';
+import { Pace } from './pace.js';
 import { PausedNames } from './paused.names.js';
+import { countBy, fairRoom, half, hasRoom, isNext, MAX_INT4, room } from './places.js';
 import { poolSize } from './pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
@@ -34,6 +36,7 @@ export class LeasePlan {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
     private readonly paused: PausedNames,
+    private readonly pace: Pace,
   ) {}
 
   /** @throws ConfigurationError when handlers could take every connection, so that nothing could be claimed while they run */
@@ -50,8 +53,9 @@ export class LeasePlan {
   /**
    * One group for each lease statement of a round; each is asked when its turn comes, with what runs by then.
    * @param endAfterMs when a connection that does not answer is given up
+   * @param ahead whether rows of quick handlers may be leased that have to wait for a place
    */
-  async groups(endAfterMs: number): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
+  async groups(endAfterMs: number, ahead: boolean): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
     const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
       ([, handler]) => !paused.has('handler', handler.name) && !paused.has('source', handler.source),
@@ -64,7 +68,7 @@ export class LeasePlan {
     return [
       // First: the other groups would leave it no place.
       (jobs) => this.laneGroup(all, turned, [...jobs]),
-      (jobs) => this.handlerGroup(all, [...jobs]),
+      (jobs) => this.handlerGroup(all, [...jobs], ahead),
       ...batched.map(
         ([name]) =>
           (jobs: Iterable<Job>) =>
@@ -93,6 +97,15 @@ export class LeasePlan {
     return jobs;
   }
 
+  /** Whether a leased row may begin now: one that was leased ahead waits for a place that nobody else has a better right to. */
+  hasPlace(row: LeasedRow, jobs: Iterable<Job>): boolean {
+    const begun = [...jobs].filter((job) => job.begun && job.rows[0]!.kind === 'handler');
+    const handler = row.kind === 'handler' ? this.registry.handler(row.name)! : undefined;
+    if (handler === undefined || handler.batch !== undefined) return true;
+    if (row.alone || this.ahead(handler) === 0) return begun.length < this.maxHandlers();
+    return this.handlerRoom([...this.registry.handlers()], begun).names.some(({ name }) => name === row.name);
+  }
+
   // One at a time: what kills a process is found out by itself.
   private laneGroup(
     handlers: readonly [string, Handler][],
@@ -100,12 +113,14 @@ export class LeasePlan {
     jobs: readonly Job[],
   ): LeaseGroup {
     if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
-    const names = [...this.handlerRoom(handlers, jobs).names, ...this.effectGroup(effects, jobs).names];
-    return { names, limit: 1, alone: true };
+    // While rows wait for places, none is ever free: the lane's gets the next.
+    const begun = jobs.filter((job) => job.begun);
+    const room = this.handlerRoom(handlers, begun.length < jobs.length ? begun.slice(1) : begun);
+    return { names: [...room.names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
   }
 
-  private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
-    const { names, limit } = this.handlerRoom(all, jobs);
+  private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[], ahead: boolean): LeaseGroup {
+    const { names, limit } = this.handlerRoom(all, jobs, ahead);
     return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
   }
 
@@ -120,18 +135,43 @@ export class LeasePlan {
   private handlerRoom(
     handlers: readonly [string, Handler][],
     jobs: readonly Job[],
+    ahead = false,
   ): Pick<LeaseGroup, 'names' | 'limit'> {
-    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
+    const leased = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
+    const begun = leased.filter((job) => job.begun);
     const max = this.maxHandlers();
-    const free = max - running.length;
-    const bySource = countBy(running, ({ rows: [row] }) => row!.event!.source);
+    const all = new Set(handlers.map(([name]) => name));
     const sources = new Set(handlers.map(([, handler]) => handler.source));
-    const names = withRoom(handlers, running, free, max).map((one) => {
-      const { source } = this.registry.handler(one.name)!;
-      const fair = fairRoom(sources, bySource, source, free, max);
-      return { ...one, share: source, shareLimit: Math.min(fair, this.roomOfSource(source, bySource)) };
+    let limit = 0;
+    const names = handlers.map(([name, handler]): RunnableName => {
+      const more = ahead ? this.ahead(handler) : 0;
+      // What waits was leased ahead, and takes no place from those that are not.
+      const running = more > 0 ? leased : begun;
+      const next = ahead && more === 0 && isNext(name, leased, max) ? 1 : 0;
+      const slots = max - running.length + more;
+      // A lease for each row that has ended would cost more than it brings: half of what is ahead is worked off first.
+      const free = Math.max(next, 2 * slots < more ? 0 : slots);
+      const bySource = countBy(running, ({ rows: [row] }) => row!.event!.source);
+      // A quick one gives its places back in no time; one is kept all the same, for when it is quick no more.
+      const reserve = this.ahead(handler) > 0 ? Math.min(1, half(max)) : half(max);
+      const fair = fairRoom(sources, bySource, handler.source, free, reserve);
+      const shareLimit = Math.min(Math.max(next, fair), this.roomOfSource(handler.source, bySource));
+      limit = Math.max(limit, free);
+      const one = room(all, [name, handler], running, free, reserve);
+      return {
+        ...one,
+        limit: Math.max(one.limit, Math.min(next, one.own)),
+        share: handler.source,
+        shareLimit,
+      };
     });
-    return { names: names.filter(hasRoom), limit: free };
+    return { names: names.filter(hasRoom), limit };
+  }
+
+  // Rows that wait must not hold up what they are limited with.
+  private ahead({ name, source, batch, concurrency }: Handler): number {
+    const limited = concurrency !== undefined || this.options.sources.get(source)?.concurrency !== undefined;
+    return limited || batch !== undefined ? 0 : this.pace.ahead(name, this.maxHandlers());
   }
 
   // A route runs only in a delivery: when the provider's window has passed, its row is dead.
@@ -147,8 +187,10 @@ export class LeasePlan {
     const max = this.options.relay === false ? 0 : this.options.relay.effects;
     const running = jobs.filter(({ rows: [row] }) => row!.kind === 'effect');
     const free = max - running.length;
-    const names = withRoom(effects, running, free, max).map((one) => {
-      return { ...one, parks: this.registry.effect(one.name)!.options.inDoubt === 'park' };
+    const all = new Set(effects.map(([name]) => name));
+    const names = effects.map(([name, effect]): RunnableName => {
+      const parks = effect.options.inDoubt === 'park';
+      return { ...room(all, [name, effect], running, free, half(max)), parks };
     });
     return { names: names.filter(hasRoom), limit: free };
   }
@@ -163,48 +205,6 @@ export class LeasePlan {
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
   }
 }
-
-function withRoom(
-  works: readonly (readonly [string, Handler | Effect])[],
-  jobs: readonly Job[],
-  free: number,
-  max: number,
-): RunnableName[] {
-  const running = countBy(jobs, ({ rows: [row] }) => row!.name);
-  const names = new Set(works.map(([name]) => name));
-  return works.map(([name, work]) => {
-    const fair = fairRoom(names, running, name, free, max);
-    const own = (work.concurrency ?? MAX_INT4) - (running.get(name) ?? 0);
-    const limit = Math.max(0, Math.min(fair, own));
-    return { name, maxAttempts: work.retry.maxAttempts, limit };
-  });
-}
-
-/**
- * How many of the free places one of several may take. Up to half of all places are kept for others that have nothing running, so
- * that whoever floods leaves room for whoever comes; who has nothing running may always take one.
- */
-function fairRoom(
-  all: ReadonlySet<string>,
-  running: ReadonlyMap<string, number>,
-  one: string,
-  free: number,
-  max: number,
-): number {
-  const idle = [...all].filter((other) => other !== one && !running.has(other)).length;
-  const room = free - Math.min(idle, Math.floor(max / 2));
-  return running.has(one) ? room : Math.max(room, Math.min(free, 1));
-}
-
-const MAX_INT4 = 2 ** 31 - 1;
-
-function countBy<T>(list: readonly T[], key: (item: T) => string): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const item of list) counts.set(key(item), (counts.get(key(item)) ?? 0) + 1);
-  return counts;
-}
-
-const hasRoom = ({ limit, shareLimit = limit }: RunnableName) => limit > 0 && shareLimit > 0;
 
 /** A flooded name is not always first. */
 function rotate<T>(list: readonly T[], by: number): T[] {

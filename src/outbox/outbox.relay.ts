@@ -1,22 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { Alerts } from '../core/alerts.js';
 import { within } from '../core/within.js';
 import { errorText, logLine } from '../core/log.js';
 import { runningRelay, type ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { onConnection } from '../storage/connection.js';
-import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
-import { BatchRunner, type Outcomes } from './batch.runner.js';
-import { Deadline } from './deadline.js';
+import { OutboxStore } from '../storage/outbox.store.js';
 import { DryNames } from './dry.names.js';
-import { EffectRunner } from './effect.runner.js';
 import { FailureSettler } from './failure.settler.js';
-import { HandlerRunner, LeaseLost } from './handler.runner.js';
-import type { Job, StartedJob } from './job.js';
+import { LeaseLost } from './handler.runner.js';
+import type { StartedJob } from './job.js';
+import { JobRunner } from './job.runner.js';
 import { LeasePlan, type LeaseGroup } from './lease.plan.js';
+import { Pace } from './pace.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 import { Turns } from './turns.js';
@@ -34,31 +31,31 @@ interface Taken {
 export class OutboxRelay {
   /** Names this process in `leased_by`; new at each start, so that a restarted process is not taken for the former one. */
   readonly owner = randomUUID();
-  /** What became of every run since the process started. */
-  totals: TickReport = report([]);
   private readonly logger = new Logger('WebhookInbox');
-  private readonly jobs = new Set<StartedJob>();
   private leasing: Promise<unknown> = Promise.resolve();
   private readonly dry = new DryNames();
   private stopped = false;
+  private givenBack: Promise<void> | undefined;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: OutboxStore,
-    private readonly registry: HandlerRegistry,
     private readonly plan: LeasePlan,
+    private readonly pace: Pace,
     private readonly turns: Turns,
-    private readonly handlers: HandlerRunner,
-    private readonly batches: BatchRunner,
-    private readonly effects: EffectRunner,
+    private readonly runner: JobRunner,
     private readonly failures: FailureSettler,
-    private readonly alerts: Alerts,
   ) {}
+
+  /** What became of every run since the process started. */
+  get totals(): TickReport {
+    return this.runner.totals;
+  }
 
   /** One round: leases what is due and there is room for, runs it to its end, and says what became of it. */
   async tick(): Promise<TickReport> {
-    const jobs = await this.lease();
+    const jobs = await this.lease(true, false);
     const outcomes = await Promise.all(jobs.map((job) => job.ended));
     return report(outcomes.flatMap((one) => [...one.values()]));
   }
@@ -80,7 +77,7 @@ export class OutboxRelay {
    * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
    */
   async round(onEnd: (again: boolean) => void, everywhere = true): Promise<boolean> {
-    const jobs = await this.lease(everywhere);
+    const jobs = await this.lease(everywhere, true);
     for (const job of jobs)
       void job.ended.then((outcomes) => onEnd([...outcomes.values()].some((one) => one !== 'done')));
     return jobs.length > 0;
@@ -88,7 +85,9 @@ export class OutboxRelay {
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
-    const jobs = [...this.jobs];
+    // What has waited for a place for so long may find one elsewhere.
+    await this.giveBackWaiting();
+    const jobs = [...this.runner.jobs];
     if (jobs.length === 0) return;
     const { leaseMs } = runningRelay(this.options);
     const startedAt = performance.now();
@@ -98,7 +97,7 @@ export class OutboxRelay {
         for (const job of jobs) {
           // Rows of a batch that was split are settled one after the other: one that is still ours is enough.
           if (job.rows.some((row) => ours.has(row.id))) job.leaseEndsAt = startedAt + leaseMs;
-          else if (this.jobs.has(job)) job.deadline.abort(new LeaseLost());
+          else if (this.runner.jobs.has(job)) job.deadline.abort(new LeaseLost());
         }
       });
       // A connection that is half open never answers, and the leases end all the same.
@@ -115,6 +114,7 @@ export class OutboxRelay {
   /** No more leases; what runs goes on. */
   stopLeasing(): void {
     this.stopped = true;
+    this.givenBack = this.giveBackWaiting();
   }
 
   /**
@@ -122,9 +122,9 @@ export class OutboxRelay {
    * is nobody's failed attempt.
    */
   async finish(graceMs: number): Promise<void> {
-    const ended = this.settled();
+    const ended = Promise.all([this.settled(), this.givenBack]);
     if (await within(ended, graceMs)) return;
-    const jobs = [...this.jobs];
+    const jobs = [...this.runner.jobs];
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
       this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
@@ -143,40 +143,51 @@ export class OutboxRelay {
   settled(): Promise<unknown> {
     return this.leasing
       .catch(() => undefined)
-      .then(() => Promise.all([...this.jobs].map((job) => job.ended)));
+      .then(() => Promise.all([...this.runner.jobs].map((job) => job.ended)));
   }
 
   /** How many rows are running. */
   get running(): number {
-    return [...this.jobs].reduce((count, job) => count + job.rows.length, 0);
+    return [...this.runner.jobs].reduce((count, job) => count + job.rows.length, 0);
   }
 
   // One lease at a time, so that two never count the same free places.
-  private lease(everywhere = true): Promise<StartedJob[]> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(everywhere));
+  private lease(everywhere: boolean, ahead: boolean): Promise<StartedJob[]> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(everywhere, ahead));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(everywhere: boolean): Promise<StartedJob[]> {
+  private async leaseNow(everywhere: boolean, ahead: boolean): Promise<StartedJob[]> {
     const { leaseMs } = runningRelay(this.options);
-    if ([...this.jobs].some(({ exclusive }) => exclusive)) return [];
+    if ([...this.runner.jobs].some(({ exclusive }) => exclusive)) return [];
     // A connection that is half open never answers: it is given up, and the next round has another.
     await this.turns.give(leaseMs);
     const started: StartedJob[] = [];
-    const groups = await this.plan.groups(leaseMs);
+    const groups = await this.plan.groups(leaseMs, ahead);
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
-      const wanted = group(this.jobs);
+      const wanted = group(this.runner.jobs);
       const taken = await this.leaseGroup(everywhere ? wanted : this.dry.without(wanted), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.jobs), leaseMs)).started);
+    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.runner.jobs), leaseMs)).started);
     return started;
+  }
+
+  /** Leased ahead, and not begun. */
+  private async giveBackWaiting(): Promise<void> {
+    const rows = this.runner.takeWaiting();
+    try {
+      await this.store.release(this.dataSource.manager, rows);
+    } catch (error) {
+      const text = `leases could not be given back, and will end: ${errorText(error)}`;
+      this.logger.warn(logLine(text, { rows: rows.length }));
+    }
   }
 
   private async leaseGroup(group: LeaseGroup, leaseMs: number): Promise<Taken> {
@@ -199,63 +210,11 @@ export class OutboxRelay {
     }
     const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
     const whole = leased.filter((row) => !orphans.includes(row));
-    const started = this.plan.jobs(whole).map((rows) => this.start(rows, startedAt + leaseMs));
+    if (leased.length > 0) this.pace.leaseTook(performance.now() - startedAt);
+    const started = this.plan.jobs(whole).map((rows) => this.runner.start(rows, startedAt + leaseMs));
     for (const row of orphans) await this.failures.bury(this.dataSource.manager, row);
     // What was dead before it could run has not used the lane's turn.
     if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs);
     return { started, moved };
-  }
-
-  private start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
-    const row = rows[0]!;
-    for (const one of rows) this.tellHistory(one);
-    const exclusive = row.alone && row.wasLost;
-    const before = exclusive ? [...this.jobs].map((job) => job.ended) : [];
-    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name) };
-    const started: StartedJob = Object.assign(job, {
-      exclusive,
-      ended: Promise.all(before).then(() => this.run(started)),
-    });
-    this.jobs.add(started);
-    return started;
-  }
-
-  private async run(job: StartedJob): Promise<Outcomes> {
-    let outcomes: Outcomes = new Map();
-    const [row] = job.rows;
-    const work =
-      row!.kind === 'handler' ? this.registry.handler(row!.name)! : this.registry.effect(row!.name)!;
-    if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
-    try {
-      outcomes = await this.outcomes(job);
-    } catch (error) {
-      this.logger.error(
-        logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(job.rows[0]!)),
-      );
-    } finally {
-      job.deadline.end();
-      this.jobs.delete(job);
-    }
-    for (const { id } of job.rows) if (!outcomes.has(id)) outcomes.set(id, 'lost');
-    this.totals = add(this.totals, report([...outcomes.values()]));
-    return outcomes;
-  }
-
-  private async outcomes({ rows, deadline }: Job): Promise<Outcomes> {
-    const row = rows[0]!;
-    const handler = this.registry.handler(row.name);
-    if (row.kind === 'effect') return new Map([[row.id, await this.effects.run(row, deadline.signal)]]);
-    if (handler!.batch !== undefined) return this.batches.run(handler!, rows, deadline.signal);
-    return new Map([[row.id, await this.handlers.run(row, deadline.signal, handler!.timeoutMs)]]);
-  }
-
-  private tellHistory(row: LeasedRow): void {
-    if (row.alone)
-      this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
-    if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;
-    if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
-    const { source, tenant, eventId } = row.event!;
-    const event = { source, tenant, eventId };
-    this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
   }
 }

@@ -18,6 +18,7 @@ import {
   RENEW,
   RESUME_LATE,
   SETTLE,
+  SETTLE_WITH_RESULT,
   SETTLE_LATE,
   SETTLE_MANY,
   SUPERSEDE,
@@ -178,7 +179,12 @@ export class OutboxStore {
 
   /** Settles a row as done, with its result as JSON. False when the lease is no longer ours. */
   async settle(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
-    const [row]: { settled: number }[] = await manager.query(SETTLE, [...fence(lease), result ?? null]);
+    if (result === undefined) {
+      // TypeORM's answer to an UPDATE: the rows it returned, and their number.
+      const [, count]: [unknown[], number] = await manager.query(SETTLE, fence(lease));
+      return count === 1;
+    }
+    const [row]: { settled: number }[] = await manager.query(SETTLE_WITH_RESULT, [...fence(lease), result]);
     return row!.settled === 1;
   }
 

@@ -1,0 +1,138 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Alerts } from '../core/alerts.js';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import type { LeasedRow } from '../storage/outbox.store.js';
+import { BatchRunner, type Outcomes } from './batch.runner.js';
+import { Deadline } from './deadline.js';
+import { EffectRunner } from './effect.runner.js';
+import { HandlerRunner } from './handler.runner.js';
+import type { Job, StartedJob } from './job.js';
+import { LeasePlan } from './lease.plan.js';
+import { Pace } from './pace.js';
+import { rowFacts } from './row-facts.js';
+import { add, report, type TickReport } from './tick.report.js';
+
+interface Waiting {
+  readonly job: Job;
+  /** False: it is given back and does not begin. */
+  readonly resolve: (begins: boolean) => void;
+}
+
+/** Runs leased rows, each in a place; what was leased ahead waits for one. */
+@Injectable()
+export class JobRunner {
+  /** What became of every run since the process started. */
+  totals: TickReport = report([]);
+  private readonly logger = new Logger('WebhookInbox');
+  private readonly all = new Set<StartedJob>();
+  private waiting: Waiting[] = [];
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly registry: HandlerRegistry,
+    private readonly plan: LeasePlan,
+    private readonly pace: Pace,
+    private readonly handlers: HandlerRunner,
+    private readonly batches: BatchRunner,
+    private readonly effects: EffectRunner,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /** Those that run and those that wait for a place. */
+  get jobs(): ReadonlySet<StartedJob> {
+    return this.all;
+  }
+
+  start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
+    const row = rows[0]!;
+    for (const one of rows) this.tellHistory(one);
+    const exclusive = row.alone && row.wasLost;
+    const before = exclusive ? [...this.all].map((job) => job.ended) : [];
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun: false };
+    const place = exclusive ? Promise.all(before).then(() => this.place(job)) : this.place(job);
+    const started: StartedJob = Object.assign(job, {
+      exclusive,
+      ended: place.then((begins) => (begins ? this.run(started) : new Map())),
+    });
+    this.all.add(started);
+    return started;
+  }
+
+  /** Those that wait for a place leave without having begun; their leases are the caller's to give back. */
+  takeWaiting(): readonly LeasedRow[] {
+    const waiting = this.waiting.splice(0);
+    for (const { job, resolve } of waiting) {
+      this.all.delete(job as StartedJob);
+      resolve(false);
+    }
+    return waiting.flatMap(({ job }) => job.rows);
+  }
+
+  private async place(job: Job): Promise<boolean> {
+    if (this.begins(job)) return true;
+    return new Promise((resolve) => this.waiting.push({ job, resolve }));
+  }
+
+  private begins(job: Job): boolean {
+    job.begun = this.plan.hasPlace(job.rows[0]!, this.all);
+    return job.begun;
+  }
+
+  private fillPlaces(): void {
+    if (this.waiting.length === 0) return;
+    // The lane's row has waited for its turn already; of the others, one whose name has the fewest running comes first.
+    const running = new Map<string, number>();
+    for (const { begun, rows } of this.all)
+      if (begun) running.set(rows[0]!.name, (running.get(rows[0]!.name) ?? 0) + 1);
+    const rank = ({ rows: [row] }: Job) => (row!.alone ? -1 : (running.get(row!.name) ?? 0));
+    const inOrder = this.waiting.toSorted((a, b) => rank(a.job) - rank(b.job));
+    const begun = inOrder.filter(({ job }) => this.begins(job));
+    this.waiting = this.waiting.filter(({ job }) => !job.begun);
+    for (const { resolve } of begun) resolve(true);
+  }
+
+  private async run(job: StartedJob): Promise<Outcomes> {
+    let outcomes: Outcomes = new Map();
+    const [row] = job.rows;
+    const work =
+      row!.kind === 'handler' ? this.registry.handler(row!.name)! : this.registry.effect(row!.name)!;
+    if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
+    const startedAt = performance.now();
+    try {
+      outcomes = await this.outcomes(job);
+    } catch (error) {
+      this.logger.error(logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(row!)));
+    } finally {
+      job.deadline.end();
+      this.all.delete(job);
+    }
+    if (row!.kind === 'handler') this.pace.runTook(work.name, performance.now() - startedAt);
+    this.fillPlaces();
+    for (const { id } of job.rows) if (!outcomes.has(id)) outcomes.set(id, 'lost');
+    this.totals = add(this.totals, report([...outcomes.values()]));
+    return outcomes;
+  }
+
+  private async outcomes({ rows, deadline }: Job): Promise<Outcomes> {
+    const row = rows[0]!;
+    // Lost, or given back at a shutdown, before it could begin.
+    if (deadline.signal.aborted) return new Map();
+    const handler = this.registry.handler(row.name);
+    if (row.kind === 'effect') return new Map([[row.id, await this.effects.run(row, deadline.signal)]]);
+    if (handler!.batch !== undefined) return this.batches.run(handler!, rows, deadline.signal);
+    return new Map([[row.id, await this.handlers.run(row, deadline.signal, handler!.timeoutMs)]]);
+  }
+
+  private tellHistory(row: LeasedRow): void {
+    if (row.alone)
+      this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
+    if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;
+    if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
+    const { source, tenant, eventId } = row.event!;
+    const event = { source, tenant, eventId };
+    this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
+  }
+}
