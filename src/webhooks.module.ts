@@ -63,6 +63,7 @@ import { FailureSettler } from './outbox/failure.settler.js';
 import { GroupSettle } from './outbox/group.settle.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { LoneStatements } from './outbox/lone.statements.js';
 import { Notifier } from './outbox/notifier.js';
 import { Outbox } from './outbox/outbox.js';
 import { OrderKeys } from './outbox/order.keys.js';
@@ -123,6 +124,7 @@ const outbox = [
   EventPreparer,
   FailureSettler,
   GroupSettle,
+  LoneStatements,
   HandlerRunner,
   HostTimers,
   Notifier,

@@ -1,14 +1,13 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { Injectable, Logger } from '@nestjs/common';
 import { orAborted } from '../core/abort.js';
 import { logLine } from '../core/log.js';
 import type { CompletionContext } from '../core/context.js';
 import type { ProbeAnswer } from '../core/options.js';
 import type { ParkedReason } from '../core/states.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { tracksDoubt } from './failure.settler.js';
+import { LoneStatements } from './lone.statements.js';
 import { rowFacts } from './row-facts.js';
 
 /** Work that commits with the completion of an effect. */
@@ -29,8 +28,8 @@ export class EffectDoubts {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
   ) {}
 
   /** @throws what the probe throws: the attempt has failed without a call */
@@ -49,7 +48,7 @@ export class EffectDoubts {
       return { kind: 'park', reason: 'key-expired' };
     }
     if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
-    if (!(await this.store.begin(this.dataSource.manager, row))) return { kind: 'lost' };
+    if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };
     return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
   }
 
