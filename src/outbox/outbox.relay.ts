@@ -78,11 +78,13 @@ export class OutboxRelay {
 
   /**
    * Leases and starts runs without waiting for their end. True when there may be more that is due.
+   * @param onEnd told of each run's end, and whether it left something to be run again
    * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
    */
-  async round(onEnd: () => void, everywhere = true): Promise<boolean> {
+  async round(onEnd: (again: boolean) => void, everywhere = true): Promise<boolean> {
     const jobs = await this.lease(everywhere);
-    for (const job of jobs) void job.ended.then(onEnd);
+    for (const job of jobs)
+      void job.ended.then((outcomes) => onEnd([...outcomes.values()].some((one) => one !== 'done')));
     return jobs.length > 0;
   }
 

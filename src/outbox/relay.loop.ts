@@ -78,8 +78,8 @@ export class RelayLoop {
         const { everywhere } = this;
         this.again = false;
         this.everywhere = false;
-        // A run's end frees a place, and brings no work that no commit has told of.
-        if (await this.relay.round(() => this.turn(false), everywhere)) this.again = true;
+        // The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
+        if (await this.relay.round((retry) => this.turn(retry), everywhere)) this.again = true;
       }
     } catch (error) {
       this.logger.error(

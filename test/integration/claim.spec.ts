@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { hmac, Inbox, type Answer } from '../../src/index.js';
+import { hmac, Inbox, RetryAfter, type Answer } from '../../src/index.js';
 import type { EventKey } from '../../src/core/event.js';
 import { outboxId, uuidV7 } from '../../src/core/outbox-id.js';
 import { ClaimStore, type NewClaim } from '../../src/storage/claim.store.js';
@@ -288,7 +288,7 @@ describe('batches of events', () => {
   it('case 35 a poisonous event of a batch fails alone, and a redelivery of the batch runs nothing again', async () => {
     script.handle = async (event, context) => {
       await record(event, context);
-      if (event.eventId === 'b') throw new Error('poison');
+      if (event.eventId === 'b') throw new RetryAfter(3_600_000, 'poison');
     };
     expect(await deliverBatch(['a', 'b', 'c'])).toMatchObject(OK);
     await inbox.relay.tick();

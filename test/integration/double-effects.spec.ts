@@ -149,11 +149,11 @@ describe('a call that was made', () => {
     await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {});
     const store = inbox.app.get(OutboxStore);
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    const settle = store.settle.bind(store);
+    const settleMany = store.settleMany.bind(store);
     const isDone = store.isDone.bind(store);
     // What pg throws while the server restarts; then it is back.
-    store.settle = () => {
-      store.settle = settle;
+    store.settleMany = () => {
+      store.settleMany = settleMany;
       return Promise.reject(refused);
     };
     store.isDone = () => {

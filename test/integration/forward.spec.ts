@@ -13,7 +13,7 @@ describe('R25 Replays.forward', () => {
   let sink: FakeSink;
   const forward = (
     options: Partial<ForwardOptions> = {},
-    selection: Parameters<Replays['forward']>[0] = {},
+    selection: Parameters<Replays['forward']>[0] = { all: true },
   ) => inbox.app.get(Replays).forward(selection, `${sink.origin}/hooks?x=1`, { ...who, allow, ...options });
   const sentIds = () => sink.requests.map(({ headers }) => headers['x-awardee-delivery']);
 
@@ -86,9 +86,9 @@ describe('R25 Replays.forward', () => {
     });
     try {
       const url = `${await listen(http)}/webhooks/awardee`;
-      const { forwarded } = await inbox.app.get(Replays).forward({}, url, { ...who, allow });
+      const { forwarded } = await inbox.app.get(Replays).forward({ all: true }, url, { ...who, allow });
       expect(forwarded).toBe(4);
-      await inbox.app.get(Replays).forward({}, url, { ...who, allow });
+      await inbox.app.get(Replays).forward({ all: true }, url, { ...who, allow });
       expect(await other.query(`SELECT event_id, body FROM webhook_claim ORDER BY event_id`)).toEqual(
         await inbox.query(`SELECT event_id, body FROM webhook_claim ORDER BY event_id`),
       );
@@ -147,9 +147,9 @@ describe('R25 Replays.forward', () => {
       progress.push(forwarded);
       if (forwarded === 2) stop.abort();
     };
-    const { id } = await forward({ signal: stop.signal, onProgress }, { limit: 3 });
+    const { id } = await forward({ signal: stop.signal, onProgress }, { all: true, limit: 3 });
     expect(progress).toEqual([1, 2]);
-    expect(await forward({ id }, { limit: 1 })).toMatchObject({ forwarded: 1 });
+    expect(await forward({ id }, { all: true, limit: 1 })).toMatchObject({ forwarded: 1 });
     const events = [0, 1, 2, 3].map((n) => ({ source: 'awardee', tenant: '', eventId: `d-${n}` }));
     expect(await forward({ id }, { events })).toMatchObject({ forwarded: 1, skipped: 3 });
     expect(sentIds()).toEqual(['d-0', 'd-1', 'd-2', 'd-3']);

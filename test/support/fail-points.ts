@@ -126,7 +126,9 @@ function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | un
     inTransaction.delete(client);
     return text === 'COMMIT' ? commitOf(seen) : undefined;
   }
-  const name = text === SETTLE ? settleOf(seen, id) : NAME_OF.get(text);
+  // Effects that end together are settled together, outside of any transaction; a batch of handlers within its own.
+  const isSettle = text === SETTLE || (text === SETTLE_MANY && seen === undefined);
+  const name = isSettle ? settleOf(seen, id) : NAME_OF.get(text);
   if (name === 'result of an effect') completed.add(id);
   if (name !== undefined) seen?.add(name);
   return name;
