@@ -7,6 +7,7 @@ import {
   Inbox,
   OnWebhook,
   Outbox,
+  PermanentError,
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
@@ -425,6 +426,41 @@ describe('the connections of the pool are half open: nothing comes back on them,
       return ran.includes('d-2');
     }, 60_000);
   });
+
+  it('that an effect begins, was done or has failed is recorded on a new one, and it is not called again', async () => {
+    const gate = new Latch();
+    const at = (payload: unknown) => (payload as { at: string }).at;
+    const to = await start({
+      databaseUrl: frozen.url,
+      webhooks: { relay: { lease: '15s', listen: false } },
+      providers: [
+        scripted(script, {
+          effect: {
+            probeFirst: true,
+            probe: async (payload) => {
+              if (at(payload) === 'begin') await gate.wait();
+              return 'not-done';
+            },
+          },
+        }),
+      ],
+    });
+    script.effect = async (payload, { key }) => {
+      sent.push(key);
+      if (at(payload) === 'begin') return;
+      await gate.wait();
+      if (at(payload) === 'fail') throw new PermanentError('no');
+    };
+    for (const point of ['begin', 'settle', 'fail'])
+      await to.app.get(Outbox).enqueue(to.dataSource.manager, 'mail', { at: point });
+    const ticking = to.relay.tick();
+    await until(() => gate.arrived === 3);
+    frozen.freeze();
+    gate.open();
+    expect(await ticking).toMatchObject({ done: 2, dead: 1, lost: 0 });
+    expect(sent).toHaveLength(3);
+    expect(to.relay.running).toBe(0);
+  }, 90_000);
 
   it('a shutdown does not wait longer for an inline delivery than its provider does', async () => {
     const to = await start({
