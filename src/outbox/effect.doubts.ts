@@ -34,8 +34,11 @@ export class EffectDoubts {
 
   /** @throws what the probe throws: the attempt has failed without a call */
   async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
-    // An earlier attempt's call was made and its result kept: only the completion is missing.
-    if (row.previousResult !== undefined) return { kind: 'call', inDoubt: false };
+    const forgotten = row.attempt > 1 && row.ageMs > effect.keyRetentionMs;
+    // An earlier attempt's call was made and its result kept: only the completion is missing. A method that does not look at
+    // `previous` makes its call again, so that the key must still protect from it.
+    if (row.previousResult !== undefined)
+      return forgotten ? { kind: 'park', reason: 'key-expired' } : { kind: 'call', inDoubt: false };
     let completion: Completion | undefined;
     const answer = await this.probe(effect, row, payload, signal, (work) => {
       completion = work;
@@ -44,9 +47,7 @@ export class EffectDoubts {
     if (answer === 'done') return { kind: 'done', result: undefined, completion };
     if (answer === 'unknown' && effect.options.inDoubt === 'park')
       return { kind: 'park', reason: 'in-doubt' };
-    if (answer !== 'not-done' && row.attempt > 1 && row.ageMs > effect.keyRetentionMs) {
-      return { kind: 'park', reason: 'key-expired' };
-    }
+    if (answer !== 'not-done' && forgotten) return { kind: 'park', reason: 'key-expired' };
     if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
     if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };
     return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };

@@ -124,9 +124,8 @@ export class EffectRunner {
     } catch (error) {
       if (await this.statements.send((manager) => this.store.isDone(manager, row))) return 'done';
       if (error instanceof LeaseLost) return this.lost(row, called);
-      // With its result kept, neither is the call in doubt, nor does it matter how long its key is remembered.
-      const failure = kept ? { ...policy(effect), effect: undefined } : policy(effect, tracksDoubt(effect));
-      return await this.failures.settle(row, error, failure);
+      // With its result kept, the call is not in doubt.
+      return await this.failures.settle(row, error, policy(effect, !kept && tracksDoubt(effect)));
     }
     if (Logger.isLevelEnabled('log')) this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
