@@ -125,8 +125,8 @@ export class BatchRunner {
     const fresh = await this.withoutStale(transaction, handler, items, outcomes);
     if (fresh.length > 0) await this.handled(transaction, handler, fresh, signal, outcomes);
     for (const { row } of items) {
-      const { name, orderKey } = row;
-      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+      const { orderKey } = row;
+      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
     }
   }
 

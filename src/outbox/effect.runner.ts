@@ -140,7 +140,7 @@ export class EffectRunner {
   ): Promise<boolean> {
     const settle = async (manager: EntityManager): Promise<boolean> => {
       if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
-      return row.orderKey !== undefined && this.turns.pass(manager, row.name, row.orderKey);
+      return row.orderKey !== undefined && this.turns.pass(manager, row.orderKey);
     };
     if (completion !== undefined) {
       return this.handlers.transaction(row, effect.timeoutMs, async (transaction) => {

@@ -155,9 +155,9 @@ export class HandlerRunner {
     return { outcome: 'done', wake: run.enqueued || passed };
   }
 
-  private async passTurn(transaction: UserTransaction, { name, orderKey }: LeasedRow): Promise<boolean> {
+  private async passTurn(transaction: UserTransaction, { orderKey }: LeasedRow): Promise<boolean> {
     if (orderKey === undefined) return false;
-    return transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+    return transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
   }
 
   private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {

@@ -403,8 +403,8 @@ describe('the order of a key', () => {
   it('past 500 keys whose turn somebody has, the others still get theirs', async () => {
     await start();
     await inbox.query(`
-      INSERT INTO webhook_outbox (id, kind, name, order_key, waits, source, tenant, event_id, due_at)
-      SELECT gen_random_uuid(), 'handler', 'awardee/handle', 'held ' || n % 1200, n > 1200, 'awardee', '', 'e' || n,
+      INSERT INTO webhook_outbox (id, kind, name, order_name, order_key, waits, source, tenant, event_id, due_at)
+      SELECT gen_random_uuid(), 'handler', 'awardee/handle', 'awardee/handle', 'held ' || n % 1200, n > 1200, 'awardee', '', 'e' || n,
              CASE WHEN n > 1200 THEN now() ELSE now() + interval '1 hour' END
         FROM generate_series(1, 2400) n`);
     await deliver('z', 1);
