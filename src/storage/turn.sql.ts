@@ -5,6 +5,14 @@
 export const PLACE = `CASE WHEN o.order_key IS NULL THEN now() ELSE o.created_at END`;
 
 /**
+ * Those of the chosen that nobody has locked. A person who decides about one (replay, erasure) holds up neither a round nor the settle
+ * of the row before: its key alone waits for the next round. Chosen first and locked then, or the one behind would jump the queue.
+ */
+const FREE = (chosen: string) => `
+    SELECT o.id FROM webhook_outbox o JOIN ${chosen} ON ${chosen}.id = o.id
+     WHERE o.state = 'pending' AND o.waits FOR UPDATE OF o SKIP LOCKED`;
+
+/**
  * Gives the turn to keys that nobody has. Looks at up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the
  * index, so that a key with 100,000 waiting rows costs as much as one with two. LATERAL with LIMIT, where NOT EXISTS would read
  * more plainly: that may become a hash of every row with a key.
@@ -36,9 +44,10 @@ export const GIVE_TURNS = `
           AND o.due_at <= statement_timestamp()
         ORDER BY o.due_at, o.id LIMIT 1) f
      WHERE l.order_name = ANY($1::text[]) AND taken.yes IS NULL AND held.yes IS NULL
+  ), free AS MATERIALIZED (
+    ${FREE('first')}
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM first
-     WHERE o.id = first.id AND o.state = 'pending' AND o.waits
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM free WHERE o.id = free.id
     RETURNING o.id
   )
   SELECT (SELECT count(*)::int FROM given) AS given, count(*)::int AS looked,
@@ -52,8 +61,10 @@ export const PASS_TURN = `
     SELECT id FROM webhook_outbox
      WHERE state = 'pending' AND waits AND order_name = $1 AND order_key = $2 AND due_at <= statement_timestamp()
      ORDER BY due_at, id LIMIT 1
+  ), free AS MATERIALIZED (
+    ${FREE('next')}
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM next WHERE o.id = next.id AND o.state = 'pending' AND o.waits
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM free WHERE o.id = free.id
     RETURNING o.id
   )
   SELECT id FROM given`;
