@@ -75,6 +75,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         name         text        NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
         key          text        NOT NULL DEFAULT '' CHECK (octet_length(key) <= 255),
         order_key    text        CHECK (octet_length(order_key) <= 255),
+        order_name   text        CHECK (octet_length(order_name) <= 255),
         source       text,
         tenant       text,
         event_id     text,
@@ -82,6 +83,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         error        text,
         CHECK (leased_by IS NULL OR (state = 'pending' AND NOT waits)),
         CHECK (order_key IS NOT NULL OR NOT waits),
+        CHECK ((order_key IS NULL) = (order_name IS NULL)),
         CHECK ((settled_at IS NULL) = (state IN ('pending', 'parked'))),
         CHECK (kind = 'effect' OR event_id IS NOT NULL),
         CHECK (state <> 'superseded' OR kind = 'handler')
@@ -95,16 +97,17 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
       CREATE INDEX IF NOT EXISTS webhook_outbox_alone ON webhook_outbox (due_at)
         WHERE state = 'pending' AND NOT waits AND alone`);
     // Order per key: at most one row of a key is in the index above; the others wait their turn out of its sight, so that a hot
-    // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own.
+    // key's backlog costs the lease nothing. The index makes the rule PostgreSQL's own. `order_name` is the first name of the handler
+    // or effect, so that a renaming does not make two lines of one.
     await runner.query(`
-      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_turn ON webhook_outbox (name, order_key)
+      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_turn ON webhook_outbox (order_name, order_key)
         WHERE state = 'pending' AND NOT waits AND order_key IS NOT NULL`);
     // A waiting row's due_at is its place in the line: its arrival, or the time before which it must not run.
     await runner.query(`
-      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (name, order_key, due_at, id)
+      CREATE INDEX IF NOT EXISTS webhook_outbox_waiting ON webhook_outbox (order_name, order_key, due_at, id)
         WHERE state = 'pending' AND waits`);
     await runner.query(`
-      CREATE INDEX IF NOT EXISTS webhook_outbox_blocking ON webhook_outbox (name, order_key)
+      CREATE INDEX IF NOT EXISTS webhook_outbox_blocking ON webhook_outbox (order_name, order_key)
         WHERE state IN ('dead', 'parked') AND order_key IS NOT NULL`);
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_event ON webhook_outbox (source, tenant, event_id)

@@ -64,6 +64,7 @@ import { GroupSettle } from './outbox/group.settle.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { JobRunner } from './outbox/job.runner.js';
+import { LoneStatements } from './outbox/lone.statements.js';
 import { Notifier } from './outbox/notifier.js';
 import { Pace } from './outbox/pace.js';
 import { Outbox } from './outbox/outbox.js';
@@ -126,6 +127,7 @@ const outbox = [
   EventPreparer,
   FailureSettler,
   GroupSettle,
+  LoneStatements,
   HandlerRunner,
   HostTimers,
   JobRunner,

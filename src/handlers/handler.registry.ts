@@ -38,10 +38,10 @@ export interface Handler extends Work {
 }
 
 /**
- * The name that outbox ids hang on. An instance of before a renaming, started late or again, makes the same ids, and so adds no second
- * row to what was claimed under the new name.
+ * The name that outbox ids, order keys and the marks of `skipStale` hang on. An instance of before a renaming, started late or again,
+ * makes the same ids, and so adds no second row to what was claimed under the new name; its rows and those of today are one line.
  */
-export function firstName({ name, was }: Pick<Handler, 'name' | 'was'>): string {
+export function firstName({ name, was }: Pick<Work, 'name' | 'was'>): string {
   return was[0] ?? name;
 }
 

@@ -209,7 +209,7 @@ export class InlineDispatcher {
     error: unknown,
   ) {
     const awaiting = source.retries === 'provider' ? source : undefined;
-    return this.failures.settle(manager, row, error, this.runner.policy(work, awaiting));
+    return this.failures.settle(row, error, this.runner.policy(work, awaiting), manager);
   }
 }
 

@@ -5,7 +5,7 @@ import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { PausedNames } from '../outbox/paused.names.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
@@ -41,7 +41,10 @@ export class Pauses {
   }
 
   /** @returns false when it was not paused */
-  async resume(kind: PauseKind, name: string, { by, reason }: Decider): Promise<boolean> {
+  async resume(kind: PauseKind, asked: string, { by, reason }: Decider): Promise<boolean> {
+    const work = this.work(kind, asked);
+    // What nobody here knows may have been paused when somebody did.
+    const name = work === undefined ? asked : firstName(work);
     const changed = await this.store.resume(this.dataSource.manager, kind, name);
     this.paused.forget();
     this.logger.log(logLine('resumed', { kind, name, by, reason }));
@@ -49,17 +52,24 @@ export class Pauses {
     return changed;
   }
 
-  /** Of a handler or an effect the name of today, which is the one that relays look at. */
+  /** Of a handler or an effect the first name, which every version knows: a renaming ends no pause. */
   private known(kind: PauseKind, name: string): string {
-    if (kind === 'handler') return this.registry.knownHandler(name).name;
-    if (kind === 'effect') return this.registry.knownEffect(name).name;
+    if (kind === 'handler') return firstName(this.registry.knownHandler(name));
+    if (kind === 'effect') return firstName(this.registry.knownEffect(name));
     const known = [...this.options.sources.keys()];
     if (known.includes(name)) return name;
     const hint = didYouMean(name, known);
     throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured${hint}`);
   }
 
-  list(): Promise<Pause[]> {
-    return this.store.list(this.dataSource.manager);
+  /** Under the names of today. */
+  async list(): Promise<Pause[]> {
+    const pauses = await this.store.list(this.dataSource.manager);
+    return pauses.map((pause) => ({ ...pause, name: this.work(pause.kind, pause.name)?.name ?? pause.name }));
+  }
+
+  private work(kind: PauseKind, name: string) {
+    if (kind === 'source') return undefined;
+    return kind === 'handler' ? this.registry.handler(name) : this.registry.effect(name);
   }
 }

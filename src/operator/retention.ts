@@ -98,7 +98,10 @@ export class Retention {
   }
 
   private bodies({ name, bodiesMs }: Source): Batch {
-    return full((manager) => this.store.emptyBodies(manager, name, bodiesMs, BATCH));
+    return async (manager) => {
+      const { count, looked } = await this.store.emptyBodies(manager, name, bodiesMs, BATCH);
+      return { count, more: looked === BATCH && count > 0 };
+    };
   }
 
   private effects({ name, effectsMs }: Source): Batch {

@@ -1,10 +1,8 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { Injectable, Logger } from '@nestjs/common';
 import { orAborted } from '../core/abort.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import { Tally } from '../core/tally.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { BatchEvent } from '../core/context.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
@@ -36,7 +34,6 @@ export class BatchRunner {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
     private readonly turns: TurnStore,
     private readonly preparer: EventPreparer,
@@ -128,8 +125,8 @@ export class BatchRunner {
     const fresh = await this.withoutStale(transaction, handler, items, outcomes);
     if (fresh.length > 0) await this.handled(transaction, handler, fresh, signal, outcomes);
     for (const { row } of items) {
-      const { name, orderKey } = row;
-      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+      const { orderKey } = row;
+      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
     }
   }
 
@@ -179,7 +176,7 @@ export class BatchRunner {
   }
 
   private fail(handler: Handler, row: LeasedRow, error: unknown): Promise<RunOutcome> {
-    return this.failures.settle(this.dataSource.manager, row, error, this.handlers.policy(handler));
+    return this.failures.settle(row, error, this.handlers.policy(handler));
   }
 }
 

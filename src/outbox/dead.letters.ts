@@ -1,10 +1,10 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
-import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxStore } from '../storage/outbox.store.js';
+import { LoneStatements } from './lone.statements.js';
 
 /** Watches the number of dead rows: alerts once when it reaches the threshold, and again only after it has fallen below. */
 @Injectable()
@@ -15,9 +15,9 @@ export class DeadLetters {
   private again = false;
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
     private readonly alerts: Alerts,
   ) {}
 
@@ -39,7 +39,7 @@ export class DeadLetters {
   private async count(): Promise<void> {
     const threshold = this.options.deadLetterThreshold;
     try {
-      const count = await this.store.countDead(this.dataSource.manager, threshold);
+      const count = await this.statements.send((manager) => this.store.countDead(manager, threshold));
       if (count >= threshold && !this.told) this.alerts.raise({ kind: 'dead-letters', count, threshold });
       this.told = count >= threshold;
     } catch (error) {

@@ -1,14 +1,13 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { Injectable, Logger } from '@nestjs/common';
 import { orAborted } from '../core/abort.js';
 import { logLine } from '../core/log.js';
 import type { CompletionContext } from '../core/context.js';
 import type { ProbeAnswer } from '../core/options.js';
 import type { ParkedReason } from '../core/states.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { tracksDoubt } from './failure.settler.js';
+import { LoneStatements } from './lone.statements.js';
 import { rowFacts } from './row-facts.js';
 
 /** Work that commits with the completion of an effect. */
@@ -29,14 +28,17 @@ export class EffectDoubts {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
   ) {}
 
   /** @throws what the probe throws: the attempt has failed without a call */
   async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
-    // An earlier attempt's call was made and its result kept: only the completion is missing.
-    if (row.previousResult !== undefined) return { kind: 'call', inDoubt: false };
+    const forgotten = row.attempt > 1 && row.ageMs > effect.keyRetentionMs;
+    // An earlier attempt's call was made and its result kept: only the completion is missing. A method that does not look at
+    // `previous` makes its call again, so that the key must still protect from it.
+    if (row.previousResult !== undefined)
+      return forgotten ? { kind: 'park', reason: 'key-expired' } : { kind: 'call', inDoubt: false };
     let completion: Completion | undefined;
     const answer = await this.probe(effect, row, payload, signal, (work) => {
       completion = work;
@@ -45,11 +47,9 @@ export class EffectDoubts {
     if (answer === 'done') return { kind: 'done', result: undefined, completion };
     if (answer === 'unknown' && effect.options.inDoubt === 'park')
       return { kind: 'park', reason: 'in-doubt' };
-    if (answer !== 'not-done' && row.attempt > 1 && row.ageMs > effect.keyRetentionMs) {
-      return { kind: 'park', reason: 'key-expired' };
-    }
+    if (answer !== 'not-done' && forgotten) return { kind: 'park', reason: 'key-expired' };
     if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
-    if (!(await this.store.begin(this.dataSource.manager, row))) return { kind: 'lost' };
+    if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };
     return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
   }
 

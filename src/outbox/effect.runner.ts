@@ -1,20 +1,19 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource, type EntityManager } from 'typeorm';
+import { Injectable, Logger } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { parseJson } from '../core/body.js';
 import { isKnownNotDone } from '../core/classify.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { EffectContext } from '../core/context.js';
 import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
-import { inTransaction } from '../storage/connection.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { GroupSettle } from './group.settle.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { LoneStatements } from './lone.statements.js';
 import { Outbox } from './outbox.js';
 import { effectResult } from './result.js';
 import { rowFacts } from './row-facts.js';
@@ -33,12 +32,12 @@ export class EffectRunner {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
     private readonly settles: GroupSettle,
     private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,
+    private readonly statements: LoneStatements,
     private readonly handlers: HandlerRunner,
     private readonly doubts: EffectDoubts,
     private readonly outbox: Outbox,
@@ -74,8 +73,7 @@ export class EffectRunner {
     try {
       const payload = readPayload(row);
       const checked = await this.doubts.check(effect, row, payload, signal);
-      if (checked.kind === 'park')
-        return await this.failures.park(this.dataSource.manager, row, checked.reason);
+      if (checked.kind === 'park') return await this.failures.park(row, checked.reason);
       if (checked.kind === 'done') return await this.settle(effect, row, checked, signal);
       if (checked.kind === 'lost') return 'lost';
       inDoubt = checked.inDoubt;
@@ -85,7 +83,7 @@ export class EffectRunner {
       called = await orAborted(call, signal);
     } catch (error) {
       const mayBeDone = inDoubt || (calling && tracksDoubt(effect) && !isKnownNotDone(error));
-      return await this.failures.settle(this.dataSource.manager, row, error, policy(effect, mayBeDone));
+      return await this.failures.settle(row, error, policy(effect, mayBeDone));
     }
     // Outside of the above: what our own database refuses says nothing about the call.
     return this.settle(effect, row, called, signal);
@@ -114,21 +112,20 @@ export class EffectRunner {
     called: Called,
     signal: AbortSignal,
   ): Promise<RunOutcome> {
-    const { manager } = this.dataSource;
     let kept = false;
     try {
       // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
       if (called.completion !== undefined) {
-        await this.store.keepResult(manager, row.id, effectResult(called.result) ?? 'null');
+        const result = effectResult(called.result) ?? 'null';
+        await this.statements.send((manager) => this.store.keepResult(manager, row.id, result));
         kept = true;
       }
       if (await this.commit(effect, row, called, signal)) this.wakeUp.wake();
     } catch (error) {
-      if (await this.store.isDone(manager, row)) return 'done';
+      if (await this.statements.send((manager) => this.store.isDone(manager, row))) return 'done';
       if (error instanceof LeaseLost) return this.lost(row, called);
-      // With its result kept, neither is the call in doubt, nor does it matter how long its key is remembered.
-      const failure = kept ? { ...policy(effect), effect: undefined } : policy(effect, tracksDoubt(effect));
-      return await this.failures.settle(manager, row, error, failure);
+      // With its result kept, the call is not in doubt.
+      return await this.failures.settle(row, error, policy(effect, !kept && tracksDoubt(effect)));
     }
     if (Logger.isLevelEnabled('log')) this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
@@ -143,7 +140,7 @@ export class EffectRunner {
   ): Promise<boolean> {
     const settle = async (manager: EntityManager): Promise<boolean> => {
       if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
-      return row.orderKey !== undefined && this.turns.pass(manager, row.name, row.orderKey);
+      return row.orderKey !== undefined && this.turns.pass(manager, row.orderKey);
     };
     if (completion !== undefined) {
       return this.handlers.transaction(row, effect.timeoutMs, async (transaction) => {
@@ -158,7 +155,7 @@ export class EffectRunner {
       if (!(await this.settles.settle({ lease: row, result: effectResult(result) }))) throw new LeaseLost();
       return false;
     }
-    return inTransaction(this.dataSource.manager, effect.timeoutMs, settle);
+    return this.statements.commit(settle);
   }
 
   private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
@@ -184,12 +181,11 @@ export class EffectRunner {
    * @returns whether the row is done
    */
   private async settleLate(row: LeasedRow, { result, completion }: Called): Promise<boolean> {
-    const { manager } = this.dataSource;
     const json = effectResult(result);
     const settled =
       completion === undefined
-        ? await this.store.settleLate(manager, row, json)
-        : await this.store.resumeLate(manager, row, json ?? 'null');
+        ? await this.statements.send((manager) => this.store.settleLate(manager, row, json))
+        : await this.statements.send((manager) => this.store.resumeLate(manager, row, json ?? 'null'));
     // The row may have had the turn of its key, or a parked one may have held it.
     if (settled) this.wakeUp.wake();
     return settled && completion === undefined;

@@ -16,6 +16,7 @@ import {
   type LeasedRow,
 } from '../storage/outbox.store.js';
 import { DeadLetters } from './dead.letters.js';
+import { LoneStatements } from './lone.statements.js';
 import { rowFacts } from './row-facts.js';
 
 /** How a run ended. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row. */
@@ -41,20 +42,24 @@ export class FailureSettler {
 
   constructor(
     private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
     private readonly deadLetters: DeadLetters,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
   ) {}
 
+  /** @param within the transaction that it belongs to. @default none: recorded at once */
   async settle(
-    manager: EntityManager,
     row: LeasedRow,
     error: unknown,
     policy: FailurePolicy,
+    within?: EntityManager,
   ): Promise<FailureOutcome> {
     const to = decide(row, error, policy);
     const text = errorText(error);
-    const settled = await this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
+    const record = (manager: EntityManager) =>
+      this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
+    const settled = await (within === undefined ? this.statements.send(record) : record(within));
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -72,23 +77,28 @@ export class FailureSettler {
   }
 
   /** Parks a leased effect: its end is not known, or its key may be forgotten. */
-  async park(manager: EntityManager, row: LeasedRow, reason: ParkedReason): Promise<FailureOutcome> {
+  async park(row: LeasedRow, reason: ParkedReason): Promise<FailureOutcome> {
     const text =
       reason === 'in-doubt'
         ? 'an attempt was begun and its end is unknown'
         : 'the other side may have forgotten the key';
-    if (!(await this.store.fail(manager, row, { state: 'parked', reason }, text, row.begun))) return 'lost';
+    const settled = await this.statements.send((manager) =>
+      this.store.fail(manager, row, { state: 'parked', reason }, text, row.begun),
+    );
+    if (!settled) return 'lost';
     this.tellParked(row, reason, text);
     return 'parked';
   }
 
   /** A handler's row whose claim is gone (deleted by hand, or restored from an older backup) has nothing to be run with. */
-  async bury(manager: EntityManager, row: LeasedRow): Promise<void> {
+  async bury(row: LeasedRow): Promise<void> {
     const reason = 'unreadable-body';
     const text = 'its claim is gone, and the body with it';
     try {
-      if (await this.store.fail(manager, row, { state: 'dead', reason }, text))
-        this.tellDead(row, reason, text);
+      const settled = await this.statements.send((manager) =>
+        this.store.fail(manager, row, { state: 'dead', reason }, text),
+      );
+      if (settled) this.tellDead(row, reason, text);
     } catch (error) {
       // Its lease will end: those leased beside it run all the same.
       this.logger.error(logLine(`not recorded: ${text}: ${errorText(error)}`, rowFacts(row)));

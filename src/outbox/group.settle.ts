@@ -1,9 +1,7 @@
-import { Inject, Injectable } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { Injectable } from '@nestjs/common';
 import { isWholeDatabases } from '../core/classify.js';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { onConnection } from '../storage/connection.js';
 import { OutboxStore, type Settle } from '../storage/outbox.store.js';
+import { LoneStatements } from './lone.statements.js';
 
 const MAX_ROWS = 500;
 const MAX_IN_FLIGHT = 2;
@@ -24,8 +22,8 @@ export class GroupSettle {
   private inFlight = 0;
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
   ) {}
 
   /** As done. False when the lease is no longer ours. */
@@ -63,16 +61,18 @@ export class GroupSettle {
   private async commit(batch: readonly Waiting[]): Promise<void> {
     try {
       const settles = batch.map(({ settle }) => settle);
-      const settled = await onConnection(this.dataSource, (manager) =>
-        this.store.settleMany(manager, settles),
-      );
+      const settled = await this.statements.send((manager) => this.store.settleMany(manager, settles));
       for (const { settle, resolve } of batch) resolve(settled.has(settle.lease.id));
     } catch (error) {
       for (const { settle, resolve, reject } of batch) {
         // One that is refused must not undo what the others have done outside.
         if (isWholeDatabases(error) || batch.length === 1) reject(error);
-        else this.store.settle(this.dataSource.manager, settle.lease, settle.result).then(resolve, reject);
+        else this.settleAlone(settle).then(resolve, reject);
       }
     }
+  }
+
+  private settleAlone({ lease, result }: Settle): Promise<boolean> {
+    return this.statements.send((manager) => this.store.settle(manager, lease, result));
   }
 }

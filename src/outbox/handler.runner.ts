@@ -16,6 +16,7 @@ import { TurnStore } from '../storage/turn.store.js';
 import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
+import { LoneStatements } from './lone.statements.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
@@ -52,6 +53,7 @@ export class HandlerRunner {
     private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,
+    private readonly statements: LoneStatements,
     private readonly preparer: EventPreparer,
     private readonly stale: StaleFilter,
     private readonly outbox: Outbox,
@@ -80,12 +82,7 @@ export class HandlerRunner {
       return this.ended(row, ran);
     } catch (error) {
       if (await this.isCommitted(row, error)) return this.ended(row, { outcome: 'done', wake: true });
-      return await this.failures.settle(
-        this.dataSource.manager,
-        row,
-        error,
-        this.policy(handler, awaitRedelivery),
-      );
+      return await this.failures.settle(row, error, this.policy(handler, awaitRedelivery));
     }
   }
 
@@ -99,7 +96,7 @@ export class HandlerRunner {
     return (
       error instanceof NotCommitted &&
       error.inDoubt &&
-      (await this.store.isDone(this.dataSource.manager, row))
+      (await this.statements.send((manager) => this.store.isDone(manager, row)))
     );
   }
 
@@ -158,9 +155,9 @@ export class HandlerRunner {
     return { outcome: 'done', wake: run.enqueued || passed };
   }
 
-  private async passTurn(transaction: UserTransaction, { name, orderKey }: LeasedRow): Promise<boolean> {
+  private async passTurn(transaction: UserTransaction, { orderKey }: LeasedRow): Promise<boolean> {
     if (orderKey === undefined) return false;
-    return transaction.asOurs((ours) => this.turns.pass(ours, name, orderKey));
+    return transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
   }
 
   private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {

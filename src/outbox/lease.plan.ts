@@ -3,7 +3,7 @@ import { DataSource } from 'typeorm';
 import { ConfigurationError } from '../core/errors.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry, type Effect, type Handler } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry, type Effect, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow, RunnableName } from '../storage/outbox.store.js';
 import type { Job } from './job.js';
 import { Pace } from './pace.js';
@@ -58,9 +58,11 @@ export class LeasePlan {
   async groups(endAfterMs: number, ahead: boolean): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
     const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
-      ([, handler]) => !paused.has('handler', handler.name) && !paused.has('source', handler.source),
+      ([, handler]) => !paused.has('handler', firstName(handler)) && !paused.has('source', handler.source),
     );
-    const effects = [...this.registry.effects()].filter(([, effect]) => !paused.has('effect', effect.name));
+    const effects = [...this.registry.effects()].filter(
+      ([, effect]) => !paused.has('effect', firstName(effect)),
+    );
     this.turn += 1;
     const all = rotate(handlers, this.turn);
     const batched = all.filter(([, handler]) => handler.batch !== undefined);

@@ -1,16 +1,18 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { DataSource } from 'typeorm';
 import { errorText, logLine } from '../core/log.js';
+import { within } from '../core/within.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
-import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { NotifyStore } from '../storage/notify.store.js';
+import { LoneStatements } from './lone.statements.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { WakeUp } from './wake-up.js';
 
 /** At most one NOTIFY in this time, however many commits there were: 20 a second cost nothing that can be measured. */
 const SPACING_MS = 50;
 const WARN_EVERY_MS = 60_000;
+const STOP_MS = 1_000;
 
 /** Passes this process's wakes on to the others, coalesced, and after the commit: a NOTIFY that fails changes nothing else. */
 @Injectable()
@@ -21,9 +23,9 @@ export class Notifier {
   private warnedAt = -Infinity;
 
   constructor(
-    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: NotifyStore,
+    private readonly statements: LoneStatements,
     private readonly relay: OutboxRelay,
     private readonly wakeUp: WakeUp,
   ) {}
@@ -32,10 +34,10 @@ export class Notifier {
     if (this.options.notify) this.wakeUp.onCommit(() => this.notify());
   }
 
-  /** Nothing more is told; waits for what is under way. */
+  /** Nothing more is told; waits for what is under way, but not for a connection that does not answer. */
   async stop(): Promise<void> {
     this.wakeUp.onCommit(undefined);
-    await this.telling;
+    if (this.telling !== undefined) await within(this.telling, STOP_MS);
   }
 
   private notify(): void {
@@ -48,7 +50,7 @@ export class Notifier {
       this.wanted = false;
       try {
         // The sender's name, so that its own listener does not wake it again.
-        await this.store.notify(this.dataSource.manager, this.relay.owner);
+        await this.statements.send((manager) => this.store.notify(manager, this.relay.owner));
       } catch (error) {
         this.warn(error);
       }

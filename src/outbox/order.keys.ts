@@ -1,8 +1,9 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { errorText, logLine } from '../core/log.js';
-import type { Handler } from '../handlers/handler.registry.js';
+import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import type { StoredEvent } from '../storage/stored.event.js';
+import type { OrderKey } from '../storage/turn.store.js';
 import { EventPreparer } from './event.preparer.js';
 
 /** The order key of an event for a handler. */
@@ -13,12 +14,13 @@ export class OrderKeys {
   constructor(private readonly preparer: EventPreparer) {}
 
   /** Undefined without a `key` option, and where the key cannot be had: the event is kept all the same, and runs without order. */
-  of(handler: Handler, stored: StoredEvent): string | undefined {
+  of(handler: Handler, stored: StoredEvent): OrderKey | undefined {
     const { options } = handler;
     if (options.key === undefined) return undefined;
     try {
       const event = this.preparer.parse(stored);
-      return orderKey(() => options.key!.call(handler.instance, event));
+      const key = orderKey(() => options.key!.call(handler.instance, event));
+      return key === undefined ? undefined : { name: firstName(handler), key };
     } catch (error) {
       const facts = {
         source: stored.source,

@@ -13,6 +13,7 @@ import { LeaseLost } from './handler.runner.js';
 import type { StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { LeasePlan, type LeaseGroup } from './lease.plan.js';
+import { LoneStatements } from './lone.statements.js';
 import { Pace } from './pace.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
@@ -46,6 +47,7 @@ export class OutboxRelay {
     private readonly turns: Turns,
     private readonly runner: JobRunner,
     private readonly failures: FailureSettler,
+    private readonly statements: LoneStatements,
   ) {}
 
   /** What became of every run since the process started. */
@@ -93,7 +95,8 @@ export class OutboxRelay {
     const startedAt = performance.now();
     try {
       const rows = jobs.flatMap((job) => job.rows);
-      const renewing = this.store.renew(this.dataSource.manager, rows, leaseMs).then((ours) => {
+      const renewed = this.statements.send((manager) => this.store.renew(manager, rows, leaseMs));
+      const renewing = renewed.then((ours) => {
         for (const job of jobs) {
           // Rows of a batch that was split are settled one after the other: one that is still ours is enough.
           if (job.rows.some((row) => ours.has(row.id))) job.leaseEndsAt = startedAt + leaseMs;
@@ -128,10 +131,8 @@ export class OutboxRelay {
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
       this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
-    const released = this.store.release(this.dataSource.manager, rows, {
-      delayMs: ABORT_MS,
-      running: true,
-    });
+    const given = { delayMs: ABORT_MS, running: true };
+    const released = this.statements.send((manager) => this.store.release(manager, rows, given));
     await within(released, ABORT_MS).catch((error: unknown) => {
       this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
     });
@@ -205,14 +206,14 @@ export class OutboxRelay {
     this.dry.note(group, leased.length + exhausted.length + moved > 0);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
-      await this.store.release(this.dataSource.manager, leased);
+      await this.statements.send((manager) => this.store.release(manager, leased));
       return { started: [], moved };
     }
     const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
     const whole = leased.filter((row) => !orphans.includes(row));
     if (leased.length > 0) this.pace.leaseTook(performance.now() - startedAt);
     const started = this.plan.jobs(whole).map((rows) => this.runner.start(rows, startedAt + leaseMs));
-    for (const row of orphans) await this.failures.bury(this.dataSource.manager, row);
+    for (const row of orphans) await this.failures.bury(row);
     // What was dead before it could run has not used the lane's turn.
     if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs);
     return { started, moved };

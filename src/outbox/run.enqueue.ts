@@ -3,7 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../core/errors.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { Enqueued, EnqueueOptions } from '../core/context.js';
-import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
@@ -60,7 +60,8 @@ export class RunEnqueue {
   };
 
   private async ids(effect: Effect, key: string): Promise<string[]> {
-    const names = [effect.name, ...effect.was];
+    // The first name first: an instance of before a renaming that runs the handler again finds the row of today.
+    const names = [...new Set([firstName(effect), effect.name, ...effect.was])];
     const { id, generation } = this.parent;
     const now = generation === 0 ? 0 : await this.stores.replays.generationOf(this.manager, id, names);
     return names.map((name) => outboxId(id, name, key, now));
@@ -75,10 +76,11 @@ export class RunEnqueue {
 
 /** What the enqueue's options and the effect's make of a new row, but its id, its parent and its bytes. */
 export function newEffect(effect: Effect, payload: unknown, options: EnqueueOptions) {
+  const key = effect.options.key && orderKey(() => effect.options.key!.call(effect.instance, payload));
   return {
     name: effect.name,
     key: options.key ?? '',
-    orderKey: effect.options.key && orderKey(() => effect.options.key!.call(effect.instance, payload)),
+    orderKey: key === undefined ? undefined : { name: firstName(effect), key },
     runAt: options.runAt,
     delayMs: options.delayMs,
   };

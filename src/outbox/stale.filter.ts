@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
-import type { Handler } from '../handlers/handler.registry.js';
+import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import { WatermarkStore } from '../storage/watermark.store.js';
 
@@ -22,7 +22,7 @@ export class StaleFilter {
     const key = orderKey(() => skipStale.key.call(handler.instance, event));
     if (at === undefined || key === undefined) return false;
     const { source, tenant, eventId } = event;
-    const mark = { handler: handler.name, source, tenant, key };
+    const mark = { handler: firstName(handler), source, tenant, key };
     const raised = await this.watermarks.raise(manager, mark, at);
     if (raised === 'future') {
       const told = { source, tenant, eventId };

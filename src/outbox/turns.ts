@@ -1,16 +1,19 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { inTransaction } from '../storage/connection.js';
-import { TurnStore, type TurnCursor } from '../storage/turn.store.js';
+import { TurnStore, type OrderKey } from '../storage/turn.store.js';
 
 const MAX_LOOKS = 10;
+/** How often a handler or an effect that has no key is looked at: it may have had one, and its rows wait for a turn. */
+const FORMER_MS = 60_000;
 
-/** Gives turns to waiting keys before a lease looks; costs nothing where no handler and no effect has a key. */
+/** Gives turns to waiting keys before a lease looks; costs next to nothing where no handler and no effect has a key. */
 @Injectable()
 export class Turns {
-  private cursor: TurnCursor | undefined;
+  private cursor: OrderKey | undefined;
+  private formerAt = -Infinity;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -20,12 +23,12 @@ export class Turns {
 
   /** @param endAfterMs when a connection that does not answer is given up */
   async give(endAfterMs: number): Promise<void> {
-    const works = [...this.registry.handlers(), ...this.registry.effects()].filter(
-      ([, work]) => work.ordered,
-    );
+    const all = new Set([...this.registry.handlers().values(), ...this.registry.effects().values()]);
+    const former = performance.now() - this.formerAt >= FORMER_MS;
+    const works = [...all].filter((work) => work.ordered || former);
     if (works.length === 0) return;
-    const names = works.map(([name]) => name);
-    const blocked = works.filter(([, work]) => work.onDead === 'block').map(([name]) => name);
+    const names = works.map(firstName);
+    const blocked = works.filter((work) => work.onDead === 'block').map(firstName);
     // Keys whose turn somebody has are looked at too: past a full look at those there may be keys that nobody serves.
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const result = await inTransaction(
@@ -35,6 +38,7 @@ export class Turns {
         endAfterMs,
       );
       if (result === undefined) return;
+      if (former) this.formerAt = performance.now();
       this.cursor = result.next;
       if (result.given > 0 || result.next === undefined) return;
     }

@@ -29,12 +29,12 @@ export const CLAIM = `
         ON CONFLICT DO NOTHING
     RETURNING id, source, tenant, event_id, received_at
   ), owed AS (
-    INSERT INTO webhook_outbox (id, kind, name, order_key, waits, source, tenant, event_id, leased_by, attempt, due_at)
-    SELECT r.id, 'handler', r.name, r.order_key, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
+    INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at)
+    SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
            CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END
-      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[])
-           AS r(id, name, claim_id, owner, lease_ms, order_key)
+      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[])
+           AS r(id, name, claim_id, owner, lease_ms, order_key, order_name)
       JOIN claimed c ON c.id = r.claim_id
   )
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
@@ -92,8 +92,8 @@ export const ADD_ROW = `
   WITH claim AS (
     SELECT source, tenant, event_id FROM webhook_claim WHERE id = $1 AND erased_at IS NULL FOR SHARE
   )
-  INSERT INTO webhook_outbox (id, kind, name, order_key, waits, source, tenant, event_id)
-  SELECT $2, 'handler', $3, $4, $4::text IS NOT NULL, source, tenant, event_id FROM claim
+  INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id)
+  SELECT $2, 'handler', $3, $4, $5, $4::text IS NOT NULL, source, tenant, event_id FROM claim
       ON CONFLICT DO NOTHING
   RETURNING id`;
 

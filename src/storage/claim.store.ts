@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { keyText, type EventKey } from '../core/event.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+import type { OrderKey } from './turn.store.js';
 import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAYS } from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
@@ -22,8 +23,7 @@ export interface NewClaim extends EventKey {
 export interface NewHandlerRow {
   readonly id: string;
   readonly name: string;
-  /** Rows of one name and order key run one after the other. */
-  readonly orderKey?: string;
+  readonly orderKey?: OrderKey;
   /** Lease the new row to this process at once, as its first attempt, instead of leaving it to a relay. */
   readonly lease?: { readonly owner: string; readonly ms: number };
 }
@@ -80,7 +80,8 @@ export class ClaimStore {
       rows.map((r) => r.claimId),
       rows.map((r) => r.lease?.owner ?? null),
       rows.map((r) => r.lease?.ms ?? 0),
-      rows.map((r) => r.orderKey ?? null),
+      rows.map((r) => r.orderKey?.key ?? null),
+      rows.map((r) => r.orderKey?.name ?? null),
     ]);
     const byId = new Map(won.map((row) => [row.id, row]));
     return claims.map(({ id }) => {
@@ -153,7 +154,9 @@ export class ClaimStore {
 
   /** Adds a handler row to a claim that this version's handlers match and an older one's did not. */
   async addRow(manager: EntityManager, claimId: string, row: NewHandlerRow): Promise<boolean> {
-    const added: unknown[] = await manager.query(ADD_ROW, [claimId, row.id, row.name, row.orderKey ?? null]);
+    const { id, name, orderKey } = row;
+    const values = [claimId, id, name, orderKey?.key ?? null, orderKey?.name ?? null];
+    const added: unknown[] = await manager.query(ADD_ROW, values);
     return added.length > 0;
   }
 

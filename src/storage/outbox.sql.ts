@@ -33,7 +33,7 @@ const TAKE = `
     RETURNING o.*, due.exhausted, due.was_lost, due.moves
   )
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
-         t.alone, t.moves, t.exhausted, t.reason, t.error, t.order_key, t.generation, t.begun_at IS NOT NULL AS begun,
+         t.alone, t.moves, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
@@ -208,8 +208,8 @@ export const RENEW = `
 
 export const ENQUEUE = `
   WITH enqueued AS (
-    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, waits, due_at)
-    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9, $9::text IS NOT NULL,
+    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at)
+    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9, $12, $9::text IS NOT NULL,
             coalesce($10::timestamptz, clock_timestamp() + $11 * interval '1 ms'))
         ON CONFLICT DO NOTHING
     RETURNING id

@@ -4,6 +4,7 @@ import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
 import { storedEvent, type StoredEvent } from './stored.event.js';
+import type { OrderKey } from './turn.store.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
@@ -51,7 +52,7 @@ export interface LeasedRow extends Lease {
   readonly wasLost: boolean;
   /** An attempt was lost and none has ended since: it runs in the lane, one such row at a time in each process. */
   readonly alone: boolean;
-  readonly orderKey?: string;
+  readonly orderKey?: OrderKey;
   /** Above 0 when effects of this run were asked for once more. */
   readonly generation: number;
   /** An effect's call was begun and its end is unknown. */
@@ -291,9 +292,10 @@ export class OutboxStore {
       effect.event?.tenant ?? null,
       effect.event?.eventId ?? null,
       effect.payload,
-      effect.orderKey ?? null,
+      effect.orderKey?.key ?? null,
       effect.runAt ?? null,
       effect.delayMs ?? 0,
+      effect.orderKey?.name ?? null,
     ]);
     return rows.length === 1;
   }
@@ -358,7 +360,7 @@ export interface NewEffect {
   readonly parentId?: string;
   readonly event?: EventKey;
   readonly payload: Buffer;
-  readonly orderKey?: string;
+  readonly orderKey?: OrderKey;
   /** Not before; `delayMs` counts from now by the database's clock. */
   readonly runAt?: Date;
   readonly delayMs?: number;
@@ -376,6 +378,7 @@ interface LeaseQueryRow {
   alone: boolean;
   moves: boolean;
   order_key: string | null;
+  order_name: string | null;
   generation: number;
   begun: boolean;
   age_ms: number;
@@ -422,7 +425,7 @@ function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult
         lost: row.lost,
         wasLost: row.was_lost,
         alone: row.alone,
-        orderKey: row.order_key ?? undefined,
+        orderKey: row.order_key === null ? undefined : { name: row.order_name!, key: row.order_key },
         generation: row.generation,
         begun: row.begun,
         ageMs: row.age_ms,

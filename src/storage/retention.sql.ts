@@ -14,11 +14,12 @@ export const LOCK_OLD_CLAIMS = `
      FOR UPDATE OF c SKIP LOCKED`;
 
 /**
- * A statement of its own, after the lock: a replay that committed in between is seen. An event with a row that someone else has
- * locked, or that turns out to be unsettled under its lock (a redelivery revives dead rows without the claim's lock), stays.
+ * Of the locked claims those that may go. A statement of its own, after the lock: a replay that committed in between is seen. An event
+ * with a row that someone else has locked, or that turns out to be unsettled under its lock (a redelivery revives dead rows without the
+ * claim's lock, and the reconciler has done ones run again), stays.
  */
-export const DELETE_CLAIMS = `
-  WITH old AS MATERIALIZED (
+const going = (unsettledStates: string) => `
+  old AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(source, tenant, event_id)
   ), rows AS MATERIALIZED (
     SELECT o.id, o.source, o.tenant, o.event_id, o.state
@@ -29,10 +30,13 @@ export const DELETE_CLAIMS = `
     SELECT o.source, o.tenant, o.event_id
       FROM old JOIN webhook_outbox o ON o.source = old.source AND o.tenant = old.tenant AND o.event_id = old.event_id
                                     AND o.event_id IS NOT NULL
-     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND r.state NOT IN ('pending', 'parked'))
+     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND r.state NOT IN (${unsettledStates}))
   ), going AS MATERIALIZED (
     SELECT * FROM old EXCEPT SELECT * FROM staying
-  ), claims AS (
+  )`;
+
+export const DELETE_CLAIMS = `
+  WITH ${going(`'pending', 'parked'`)}, claims AS (
     DELETE FROM webhook_claim c USING going g
      WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
     RETURNING c.id
@@ -56,16 +60,17 @@ export const DELETE_CLAIMS = `
   SELECT count(*)::int AS count FROM claims`;
 
 // Dead work keeps its body: a person may start it again.
+export const LOCK_OLD_BODIES = `
+  SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
+   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.body IS NOT NULL
+     AND NOT ${unsettled(`'pending', 'parked', 'dead'`)}
+   ORDER BY c.received_at LIMIT $3
+     FOR UPDATE OF c SKIP LOCKED`;
+
 export const EMPTY_BODIES = `
-  WITH old AS MATERIALIZED (
-    SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
-     WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.body IS NOT NULL
-       AND NOT ${unsettled(`'pending', 'parked', 'dead'`)}
-     ORDER BY c.received_at LIMIT $3
-       FOR UPDATE OF c SKIP LOCKED
-  ), emptied AS (
-    UPDATE webhook_claim c SET body = NULL, headers = '{}' FROM old
-     WHERE c.source = old.source AND c.tenant = old.tenant AND c.event_id = old.event_id
+  WITH ${going(`'pending', 'parked', 'dead'`)}, emptied AS (
+    UPDATE webhook_claim c SET body = NULL, headers = '{}' FROM going g
+     WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
     RETURNING 1
   )
   SELECT count(*)::int AS count FROM emptied`;

@@ -8,6 +8,7 @@ import {
   EMPTY_BODIES,
   EMPTY_EFFECTS,
   INDEXES_ONLY,
+  LOCK_OLD_BODIES,
   LOCK_OLD_CLAIMS,
 } from './retention.sql.js';
 
@@ -44,15 +45,17 @@ export class RetentionStore {
     ageMs: number,
     limit: number,
   ): Promise<{ count: number; looked: number }> {
-    const keys: Key[] = await manager.query(LOCK_OLD_CLAIMS, [source, ageMs, limit]);
-    if (keys.length === 0) return { count: 0, looked: 0 };
-    const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id)];
-    return { count: await counted(manager, DELETE_CLAIMS, columns), looked: keys.length };
+    return thoseGoing(manager, await manager.query(LOCK_OLD_CLAIMS, [source, ageMs, limit]), DELETE_CLAIMS);
   }
 
-  /** Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago. */
-  async emptyBodies(manager: EntityManager, source: string, ageMs: number, limit: number): Promise<number> {
-    return counted(manager, EMPTY_BODIES, [source, ageMs, limit]);
+  /** Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago. `looked` is how many were locked. */
+  async emptyBodies(
+    manager: EntityManager,
+    source: string,
+    ageMs: number,
+    limit: number,
+  ): Promise<{ count: number; looked: number }> {
+    return thoseGoing(manager, await manager.query(LOCK_OLD_BODIES, [source, ageMs, limit]), EMPTY_BODIES);
   }
 
   /** Empties payloads and results of a source's effects; looks at `limit` payloads from after `cursor`, of whatever source. */
@@ -105,6 +108,16 @@ export class RetentionStore {
   async deleteConflicts(manager: EntityManager, ageMs: number, limit: number): Promise<number> {
     return counted(manager, DELETE_CONFLICTS, [ageMs, limit]);
   }
+}
+
+async function thoseGoing(
+  manager: EntityManager,
+  keys: readonly Key[],
+  sql: string,
+): Promise<{ count: number; looked: number }> {
+  if (keys.length === 0) return { count: 0, looked: 0 };
+  const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id)];
+  return { count: await counted(manager, sql, columns), looked: keys.length };
 }
 
 async function counted(manager: EntityManager, sql: string, parameters: unknown[]): Promise<number> {

@@ -5,55 +5,66 @@
 export const PLACE = `CASE WHEN o.order_key IS NULL THEN now() ELSE o.created_at END`;
 
 /**
+ * Those of the chosen that nobody has locked. A person who decides about one (replay, erasure) holds up neither a round nor the settle
+ * of the row before: its key alone waits for the next round. Chosen first and locked then, or the one behind would jump the queue.
+ */
+const FREE = (chosen: string) => `
+    SELECT o.id FROM webhook_outbox o JOIN ${chosen} ON ${chosen}.id = o.id
+     WHERE o.state = 'pending' AND o.waits FOR UPDATE OF o SKIP LOCKED`;
+
+/**
  * Gives the turn to keys that nobody has. Looks at up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the
  * index, so that a key with 100,000 waiting rows costs as much as one with two. LATERAL with LIMIT, where NOT EXISTS would read
  * more plainly: that may become a hash of every row with a key.
  */
 export const GIVE_TURNS = `
   WITH RECURSIVE waiting AS (
-    (SELECT name, order_key FROM webhook_outbox
-      WHERE state = 'pending' AND waits AND (name, order_key) > ($3, $4)
-      ORDER BY name, order_key LIMIT 1)
+    (SELECT order_name, order_key FROM webhook_outbox
+      WHERE state = 'pending' AND waits AND (order_name, order_key) > ($3, $4)
+      ORDER BY order_name, order_key LIMIT 1)
     UNION ALL
-    SELECT n.name, n.order_key FROM waiting w CROSS JOIN LATERAL (
-      SELECT name, order_key FROM webhook_outbox
-       WHERE state = 'pending' AND waits AND (name, order_key) > (w.name, w.order_key)
-       ORDER BY name, order_key LIMIT 1) n
+    SELECT n.order_name, n.order_key FROM waiting w CROSS JOIN LATERAL (
+      SELECT order_name, order_key FROM webhook_outbox
+       WHERE state = 'pending' AND waits AND (order_name, order_key) > (w.order_name, w.order_key)
+       ORDER BY order_name, order_key LIMIT 1) n
   ), looked AS MATERIALIZED (
-    SELECT name, order_key FROM waiting LIMIT $2
+    SELECT order_name, order_key FROM waiting LIMIT $2
   ), first AS MATERIALIZED (
     SELECT f.id FROM looked l
       LEFT JOIN LATERAL (
         SELECT true AS yes FROM webhook_outbox o
-         WHERE o.state = 'pending' AND NOT o.waits AND o.name = l.name AND o.order_key = l.order_key LIMIT 1) taken ON true
+         WHERE o.state = 'pending' AND NOT o.waits AND o.order_name = l.order_name AND o.order_key = l.order_key LIMIT 1) taken ON true
       LEFT JOIN LATERAL (
         SELECT true AS yes FROM webhook_outbox o
-         WHERE o.state IN ('dead', 'parked') AND o.name = l.name AND o.order_key = l.order_key
-           AND o.reason <> 'given-up' AND l.name = ANY($5::text[]) LIMIT 1) held ON true
+         WHERE o.state IN ('dead', 'parked') AND o.order_name = l.order_name AND o.order_key = l.order_key
+           AND o.reason <> 'given-up' AND l.order_name = ANY($5::text[]) LIMIT 1) held ON true
      CROSS JOIN LATERAL (
        SELECT id FROM webhook_outbox o
-        WHERE o.state = 'pending' AND o.waits AND o.name = l.name AND o.order_key = l.order_key
+        WHERE o.state = 'pending' AND o.waits AND o.order_name = l.order_name AND o.order_key = l.order_key
           AND o.due_at <= statement_timestamp()
         ORDER BY o.due_at, o.id LIMIT 1) f
-     WHERE l.name = ANY($1::text[]) AND taken.yes IS NULL AND held.yes IS NULL
+     WHERE l.order_name = ANY($1::text[]) AND taken.yes IS NULL AND held.yes IS NULL
+  ), free AS MATERIALIZED (
+    ${FREE('first')}
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM first
-     WHERE o.id = first.id AND o.state = 'pending' AND o.waits
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM free WHERE o.id = free.id
     RETURNING o.id
   )
   SELECT (SELECT count(*)::int FROM given) AS given, count(*)::int AS looked,
-         (array_agg(name ORDER BY name DESC, order_key DESC))[1] AS last_name,
-         (array_agg(order_key ORDER BY name DESC, order_key DESC))[1] AS last_key
+         (array_agg(order_name ORDER BY order_name DESC, order_key DESC))[1] AS last_name,
+         (array_agg(order_key ORDER BY order_name DESC, order_key DESC))[1] AS last_key
     FROM looked`;
 
 /** After a settle, in its transaction: the next row of the same key, so that a hot key is not held up by a round. */
 export const PASS_TURN = `
   WITH next AS (
     SELECT id FROM webhook_outbox
-     WHERE state = 'pending' AND waits AND name = $1 AND order_key = $2 AND due_at <= statement_timestamp()
+     WHERE state = 'pending' AND waits AND order_name = $1 AND order_key = $2 AND due_at <= statement_timestamp()
      ORDER BY due_at, id LIMIT 1
+  ), free AS MATERIALIZED (
+    ${FREE('next')}
   ), given AS (
-    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM next WHERE o.id = next.id AND o.state = 'pending' AND o.waits
+    UPDATE webhook_outbox o SET waits = false, due_at = now() FROM free WHERE o.id = free.id
     RETURNING o.id
   )
   SELECT id FROM given`;

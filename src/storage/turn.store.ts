@@ -2,23 +2,25 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
-/** A place among the waiting keys. */
-export interface TurnCursor {
+/** Rows of one run one after the other. Two are one when both parts are. */
+export interface OrderKey {
+  /** The first name of the handler or effect: under a new one it still waits for what runs under the old. */
   readonly name: string;
   readonly key: string;
 }
 
-const START: TurnCursor = { name: '', key: '' };
+const START: OrderKey = { name: '', key: '' };
 const KEYS_A_LOOK = 500;
 
 /**
- * Order per key: of the pending rows with one name and order key, one at most has the turn and can be leased. Turns are given by one
+ * Order per key: of the pending rows with one order key, one at most has the turn and can be leased. Turns are given by one
  * relay at a time (an advisory lock that is tried, never waited for), and passed on by the settle of the row that has it.
  */
 @Injectable()
 export class TurnStore {
   /**
    * Gives the turn to waiting keys that nobody has. Must run in a transaction.
+   * @param names first names of handlers and effects
    * @param blocked names of those whose dead and parked rows hold their key
    * @returns how many turns were given, and where to look next (undefined: from the start); undefined when another relay is at it
    */
@@ -26,8 +28,8 @@ export class TurnStore {
     manager: EntityManager,
     names: readonly string[],
     blocked: readonly string[],
-    after: TurnCursor = START,
-  ): Promise<{ given: number; next: TurnCursor | undefined } | undefined> {
+    after: OrderKey = START,
+  ): Promise<{ given: number; next: OrderKey | undefined } | undefined> {
     const [lock]: { locked: boolean }[] = await manager.query(
       `SELECT pg_try_advisory_xact_lock(hashtextextended('webhook-inbox:turns', 0)) AS locked`,
     );
@@ -40,8 +42,8 @@ export class TurnStore {
   }
 
   /** Passes the turn to the next row of the key, in the transaction that settled the one before. */
-  async pass(manager: EntityManager, name: string, orderKey: string): Promise<boolean> {
-    const rows: unknown[] = await manager.query(PASS_TURN, [name, orderKey]);
+  async pass(manager: EntityManager, { name, key }: OrderKey): Promise<boolean> {
+    const rows: unknown[] = await manager.query(PASS_TURN, [name, key]);
     return rows.length === 1;
   }
 }

@@ -152,15 +152,10 @@ describe('a call that was made', () => {
     const settleMany = store.settleMany.bind(store);
     const isDone = store.isDone.bind(store);
     // What pg throws while the server restarts; then it is back.
-    store.settleMany = () => {
-      store.settleMany = settleMany;
-      return Promise.reject(refused);
-    };
-    store.isDone = () => {
-      store.isDone = isDone;
-      return Promise.reject(refused);
-    };
-    await inbox.relay.tick().catch(() => undefined);
+    store.settleMany = () => Promise.reject(refused);
+    store.isDone = () => Promise.reject(refused);
+    expect(await inbox.relay.tick()).toMatchObject({ lost: 1 });
+    Object.assign(store, { settleMany, isDone });
     await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending'`);
     await inbox.relay.tick();
     // A row with a lost attempt goes to its lane first, and runs at the next look.

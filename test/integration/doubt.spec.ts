@@ -405,27 +405,58 @@ describe('an end that comes late', () => {
 });
 
 describe('a completion that fails', () => {
-  it.each([{ inDoubt: 'park' }, { keyRetention: '2h', retry: { maxAttempts: 3 } }] as const)(
-    'leaves no doubt about the call, whose result is kept: %j',
-    async (options) => {
-      let broken = true;
-      script.effect = async (_payload, { complete, previous }) => {
-        await complete(() => {
-          if (broken) throw new Error('not now');
-        });
-        calls += previous === undefined ? 1 : 0;
-        return previous?.result ?? 'sent';
-      };
-      await start(options);
-      await owe();
-      expect(await attempt()).toMatchObject({ retried: 1 });
-      await inbox.query(`UPDATE webhook_outbox SET first_leased_at = now() - interval '1 day'`);
-      expect(await attempt()).toMatchObject({ retried: 1 });
-      broken = false;
-      expect(await attempt()).toMatchObject({ done: 1 });
-      expect(calls).toBe(1);
-    },
-  );
+  let broken: boolean;
+  beforeEach(() => {
+    broken = true;
+    script.effect = async (_payload, { complete, previous }) => {
+      await complete(() => {
+        if (broken) throw new Error('not now');
+      });
+      calls += previous === undefined ? 1 : 0;
+      return previous?.result ?? 'sent';
+    };
+  });
+
+  it('leaves no doubt about the call, whose result is kept', async () => {
+    await start({ inDoubt: 'park' });
+    await owe();
+    expect(await attempt()).toMatchObject({ retried: 1 });
+    expect(await attempt()).toMatchObject({ retried: 1 });
+    broken = false;
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(calls).toBe(1);
+  });
+
+  it('waits for a person when the key may be forgotten: a method that ignores `previous` would do it a second time', async () => {
+    script.effect = async (_payload, { complete }) => {
+      calls += 1;
+      await complete(() => {
+        if (broken) throw Object.assign(new Error('no'), { status: 422 });
+      });
+    };
+    await start({ keyRetention: '24h' });
+    const id = await owe();
+    expect(await attempt()).toMatchObject({ dead: 1 });
+    await inbox.query(`UPDATE webhook_outbox SET first_leased_at = now() - interval '40 days'`);
+    await inbox.app.get(Revivals).revive([id], who);
+    expect(await attempt()).toMatchObject({ parked: 1 });
+    expect(await row()).toMatchObject({ state: 'parked', reason: 'key-expired' });
+    expect(calls).toBe(1);
+  });
+
+  it('nor is another attempt planned for after that time, and what was kept is there when the person has it run', async () => {
+    await start({ keyRetention: '2h', retry: { maxAttempts: 3 } });
+    const id = await owe();
+    await attempt();
+    await inbox.query(
+      `UPDATE webhook_outbox SET first_leased_at = now() - interval '119 minutes 30 seconds'`,
+    );
+    expect(await attempt()).toMatchObject({ parked: 1 });
+    broken = false;
+    await inbox.app.get(Parked).decide(id, 'retry', who);
+    expect(await attempt()).toMatchObject({ done: 1 });
+    expect(calls).toBe(1);
+  });
 });
 
 describe('R31 a process that is killed between the call and its settle', () => {

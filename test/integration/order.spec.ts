@@ -400,11 +400,43 @@ describe('the order of a key', () => {
     expect(ran).toEqual(['a1']);
   });
 
+  it('a waiting row that somebody has locked keeps neither other keys nor the settle before it waiting, and is not overtaken', async () => {
+    await start();
+    for (const seq of [1, 2, 3]) await deliver('a', seq);
+    // The first of its key, at the start of a round.
+    await locked(`event_id = 'a1'`, async () => {
+      await deliver('b', 1);
+      await inbox.relay.tick();
+      expect(ran).toEqual(['b1']);
+    });
+    // The next of its key, when the one before is settled.
+    await locked(`event_id = 'a2'`, async () => {
+      await inbox.relay.tick();
+      expect(ran).toEqual(['b1', 'a1']);
+      await inbox.relay.tick();
+      expect(ran).toEqual(['b1', 'a1']);
+    });
+    await inbox.settle();
+    expect(ran).toEqual(['b1', 'a1', 'a2', 'a3']);
+  });
+
+  async function locked(where: string, work: () => Promise<void>): Promise<void> {
+    const runner = inbox.database.dataSource.createQueryRunner();
+    await runner.startTransaction();
+    try {
+      await runner.query(`SELECT FROM webhook_outbox WHERE ${where} FOR UPDATE`);
+      await work();
+    } finally {
+      await runner.rollbackTransaction();
+      await runner.release();
+    }
+  }
+
   it('past 500 keys whose turn somebody has, the others still get theirs', async () => {
     await start();
     await inbox.query(`
-      INSERT INTO webhook_outbox (id, kind, name, order_key, waits, source, tenant, event_id, due_at)
-      SELECT gen_random_uuid(), 'handler', 'awardee/handle', 'held ' || n % 1200, n > 1200, 'awardee', '', 'e' || n,
+      INSERT INTO webhook_outbox (id, kind, name, order_name, order_key, waits, source, tenant, event_id, due_at)
+      SELECT gen_random_uuid(), 'handler', 'awardee/handle', 'awardee/handle', 'held ' || n % 1200, n > 1200, 'awardee', '', 'e' || n,
              CASE WHEN n > 1200 THEN now() ELSE now() + interval '1 hour' END
         FROM generate_series(1, 2400) n`);
     await deliver('z', 1);

@@ -7,12 +7,15 @@ import {
   hmac,
   Inbox,
   OnWebhook,
+  Outbox,
+  PermanentError,
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { sesmetric, SESMETRIC_SECRET } from '../support/signing.js';
+import { Latch } from '../support/latch.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import {
   clear,
@@ -193,16 +196,10 @@ describe('case 26 the server takes no writes', () => {
     await until(async () => (await to.deliver('d-1')).status === 200);
   });
 
-  it('the relay alone finds back to a server that does: it does not stay on connections to the one that does not', async () => {
-    const to = await start({ loop: true, webhooks: { relay: { pollInterval: '30ms' } } });
-    await readOnly('on');
-    await until(async () => {
-      const [row] = await to.dataSource.query<[{ mode: string }]>(
-        `SELECT current_setting('transaction_read_only') AS mode`,
-      );
-      return row.mode === 'on';
-    });
-    await readOnly('off', 'keep');
+  it('the relay alone finds back to a server that does, and records what failed on the one that does not', async () => {
+    // Nothing may be left to the end of a lease.
+    const to = await start({ loop: true, webhooks: { relay: { pollInterval: '30ms', lease: '10m' } } });
+    await demotedPool(to);
     // What another process has claimed.
     const other = await startInbox({ database, providers: [scripted(script)], webhooks: { relay: false } });
     expect(await other.deliver('d-1')).toMatchObject(OK);
@@ -211,9 +208,108 @@ describe('case 26 the server takes no writes', () => {
       // Each attempt that meets a connection to the read-only server ends it, and waits longer than the one before.
       await to.makeDue();
       return (await to.rows(`state = 'done'`)).length === 2;
-      // Where the failure cannot be recorded either, the row is free again when its lease of 30 s ends.
-    }, 75_000);
-  }, 120_000);
+    }, 30_000);
+    expect(await to.rows('lost > 0')).toEqual([]);
+  }, 60_000);
+
+  describe('what has run meanwhile is recorded, though every connection of the pool leads to the server that takes no writes', () => {
+    const relay = { lease: '10m' };
+    const enqueued = (to: TestInbox) => to.app.get(Outbox).enqueue(to.dataSource.manager, 'mail', {});
+
+    it('a handler that has failed', async () => {
+      const to = await start({ webhooks: { relay } });
+      script.handle = async (_, { manager }) => {
+        await demotedPool(to);
+        // Its own connection is no way out either.
+        await manager.query('SELECT pg_terminate_backend(pg_backend_pid())');
+      };
+      await to.deliver('d-1');
+      expect(await to.relay.tick()).toMatchObject({ retried: 1, lost: 0 });
+      expect(await to.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);
+    });
+
+    it('an effect that has failed, and one that was done: neither is called again for that', async () => {
+      const to = await start({ webhooks: { relay } });
+      let fails = true;
+      script.effect = async (_, { key }) => {
+        sent.push(key);
+        await demotedPool(to);
+        if (fails) throw Object.assign(new Error('no'), { status: 422 });
+      };
+      await enqueued(to);
+      expect(await to.relay.tick()).toMatchObject({ dead: 1, lost: 0 });
+      fails = false;
+      await enqueued(to);
+      expect(await to.relay.tick()).toMatchObject({ done: 1, lost: 0 });
+      expect(sent).toHaveLength(2);
+    });
+
+    it('that an effect begins, and that it was done in its turn', async () => {
+      const providers = [
+        scripted(script, {
+          effect: {
+            probe: () => demotedPool(to).then(() => 'not-done' as const),
+            probeFirst: true,
+            key: () => 'k',
+          },
+        }),
+      ];
+      const to: TestInbox = await start({ providers, webhooks: { relay } });
+      script.effect = async (_, { key }) => {
+        sent.push(key);
+        expect(await to.rows()).toMatchObject([{ begun_at: expect.any(Date) }]);
+        await demotedPool(to);
+      };
+      await enqueued(to);
+      expect(await to.relay.tick()).toMatchObject({ done: 1, lost: 0 });
+      expect(sent).toHaveLength(1);
+    });
+
+    it('that a lease goes on, and that it is given back', async () => {
+      const to = await start({ webhooks: { relay } });
+      const begun = new Latch();
+      script.effect = () => {
+        begun.open();
+        return new Promise(() => undefined);
+      };
+      await enqueued(to);
+      const ticking = to.relay.tick();
+      await begun.wait();
+      const [before] = await to.rows();
+      await demotedPool(to);
+      await to.relay.renew();
+      const [renewed] = await to.rows();
+      expect(renewed!.due_at.getTime()).toBeGreaterThan(before!.due_at.getTime());
+      await demotedPool(to);
+      await to.relay.finish(0);
+      expect(await to.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);
+      await ticking;
+    });
+  });
+
+  /** Fills the idle part of the pool with connections to a server that takes no writes; new ones lead to one that does. */
+  async function demotedPool(to: TestInbox): Promise<void> {
+    await readOnly('on', 'keep');
+    await database.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle'`,
+    );
+    const pool = poolOf(to.dataSource);
+    await until(async () => {
+      const free = 10 - (pool.totalCount - pool.idleCount);
+      const modes = await Promise.all(
+        Array.from({ length: free }, () =>
+          to.dataSource
+            .query<[{ mode: string }]>(
+              `SELECT current_setting('transaction_read_only') AS mode, pg_sleep(0.05)`,
+            )
+            .catch(() => [{ mode: 'ended' }] as const),
+        ),
+      );
+      return modes.every(([{ mode }]) => mode === 'on');
+    });
+    await readOnly('off', 'keep');
+  }
 
   /** For connections to come; those of the pool are ended first, unless the server was only changed behind their back. */
   async function readOnly(mode: 'on' | 'off', connections: 'end' | 'keep' = 'end'): Promise<void> {
@@ -355,6 +451,41 @@ describe('the connections of the pool are half open: nothing comes back on them,
       return ran.includes('d-2');
     }, 60_000);
   });
+
+  it('that an effect begins, was done or has failed is recorded on a new one, and it is not called again', async () => {
+    const gate = new Latch();
+    const at = (payload: unknown) => (payload as { at: string }).at;
+    const to = await start({
+      databaseUrl: frozen.url,
+      webhooks: { relay: { lease: '15s', listen: false } },
+      providers: [
+        scripted(script, {
+          effect: {
+            probeFirst: true,
+            probe: async (payload) => {
+              if (at(payload) === 'begin') await gate.wait();
+              return 'not-done';
+            },
+          },
+        }),
+      ],
+    });
+    script.effect = async (payload, { key }) => {
+      sent.push(key);
+      if (at(payload) === 'begin') return;
+      await gate.wait();
+      if (at(payload) === 'fail') throw new PermanentError('no');
+    };
+    for (const point of ['begin', 'settle', 'fail'])
+      await to.app.get(Outbox).enqueue(to.dataSource.manager, 'mail', { at: point });
+    const ticking = to.relay.tick();
+    await until(() => gate.arrived === 3);
+    frozen.freeze();
+    gate.open();
+    expect(await ticking).toMatchObject({ done: 2, dead: 1, lost: 0 });
+    expect(sent).toHaveLength(3);
+    expect(to.relay.running).toBe(0);
+  }, 90_000);
 
   it('a shutdown does not wait longer for an inline delivery than its provider does', async () => {
     const to = await start({

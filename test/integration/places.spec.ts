@@ -239,13 +239,16 @@ describe('renewals', () => {
     const tick = inbox.relay.tick();
     await until(() => began.length === 1);
     const { store } = inbox.relay as unknown as { store: { renew: () => Promise<never> } };
-    store.renew = () => new Promise<never>(() => undefined);
+    const unanswered: (() => void)[] = [];
+    store.renew = () =>
+      new Promise<never>((_, reject) => unanswered.push(() => reject(new Error('given up'))));
     const renewals = setInterval(() => void inbox.relay.renew(), 1_000);
     try {
       await tick;
     } finally {
       clearInterval(renewals);
       delete (store as { renew?: unknown }).renew;
+      for (const giveUp of unanswered) giveUp();
     }
     expect(abortedAt - startedAt).toBeLessThan(3_000);
   });

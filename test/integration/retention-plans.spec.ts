@@ -4,6 +4,7 @@ import {
   DELETE_EFFECTS,
   DELETE_WATERMARKS,
   EMPTY_BODIES,
+  LOCK_OLD_BODIES,
   EMPTY_EFFECTS,
   LOCK_OLD_CLAIMS,
 } from '../../src/storage/retention.sql.js';
@@ -99,7 +100,14 @@ describe.each([
       20,
     ],
     ['DELETE_CLAIMS', DELETE_CLAIMS, oldKeys, 'webhook_claim_pkey', 60],
-    ['EMPTY_BODIES', EMPTY_BODIES, () => ['awardee', 30 * DAY_MS, LIMIT], 'webhook_claim_kept_body', 40],
+    [
+      'LOCK_OLD_BODIES',
+      LOCK_OLD_BODIES,
+      () => ['awardee', 30 * DAY_MS, LIMIT],
+      'webhook_claim_kept_body',
+      20,
+    ],
+    ['EMPTY_BODIES', EMPTY_BODIES, oldKeys, 'webhook_claim_pkey', 60],
     [
       'EMPTY_EFFECTS',
       EMPTY_EFFECTS,
@@ -137,7 +145,10 @@ describe.each([
       const store = new RetentionStore();
       await store.useIndexes(manager);
       const due = Math.min(LIMIT, Math.floor(events / 4));
-      expect(await store.emptyBodies(manager, 'awardee', 30 * DAY_MS, LIMIT)).toBe(due);
+      expect(await store.emptyBodies(manager, 'awardee', 30 * DAY_MS, LIMIT)).toEqual({
+        count: due,
+        looked: due,
+      });
       expect(await store.deleteClaims(manager, 'awardee', 30 * DAY_MS, LIMIT)).toEqual({
         count: due,
         looked: due,

@@ -158,6 +158,30 @@ describe('retention', () => {
     }
   });
 
+  it('leaves the body of an event that is made to run again at that moment', async () => {
+    await start('10d');
+    await makePast(database, { source: 'awardee', events: 3, days: [11, 20] });
+    const store = app.get(RetentionStore);
+    const other = await new DataSource(options(database.url)).initialize();
+    try {
+      // The reconciler has a done row run again without the claim's lock.
+      await other.transaction(async (reconciler) => {
+        await reconciler.query(
+          `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL WHERE event_id = 'evt_1' AND kind = 'handler'`,
+        );
+        const emptied = await database.dataSource.transaction((manager) =>
+          store.emptyBodies(manager, 'awardee', 864_000_000, 100),
+        );
+        expect(emptied).toEqual({ count: 2, looked: 3 });
+      });
+      expect(await database.query(`SELECT event_id FROM webhook_claim WHERE body IS NOT NULL`)).toEqual([
+        { event_id: 'evt_1' },
+      ]);
+    } finally {
+      await other.destroy();
+    }
+  });
+
   it('deletes settled effects that belong to no event, and conflicts that belong to no claim', async () => {
     const retention = await start();
     await database.query(`

@@ -80,8 +80,8 @@ async function addRows(
   state = 'pending',
 ): Promise<void> {
   await database.query(
-    `INSERT INTO webhook_outbox (id, kind, name, state, order_key, waits, source, tenant, event_id, due_at, settled_at, reason)
-     SELECT gen_random_uuid(), 'handler', $1, $4, CASE WHEN $2 = 'hot' THEN $2 ELSE $2 || i % 4000 END, $3, 'awardee', '', i,
+    `INSERT INTO webhook_outbox (id, kind, name, order_name, state, order_key, waits, source, tenant, event_id, due_at, settled_at, reason)
+     SELECT gen_random_uuid(), 'handler', $1, CASE WHEN $2::text IS NOT NULL THEN $1 END, $4, CASE WHEN $2 = 'hot' THEN $2 ELSE $2 || i % 4000 END, $3, 'awardee', '', i,
             now() - interval '1 hour' + i * interval '1 ms', CASE WHEN $4 = 'dead' THEN now() END,
             CASE WHEN $4 = 'dead' THEN 'permanent-error' END
        FROM generate_series(1, $5) i`,
