@@ -87,8 +87,8 @@ export class OutboxRelay {
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
-    // What has waited for a place for so long may find one elsewhere.
-    await this.giveBackWaiting();
+    // What has waited for a place for so long may find one elsewhere. Not awaited: a half-open connection never answers.
+    void this.giveBackWaiting();
     const jobs = [...this.runner.jobs];
     if (jobs.length === 0) return;
     const { leaseMs } = runningRelay(this.options);

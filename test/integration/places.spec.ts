@@ -1,5 +1,6 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { OnEffect, OnWebhook, Outbox, Pauses, type WebhooksOptions } from '../../src/index.js';
+import { Pace } from '../../src/outbox/pace.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -94,6 +95,64 @@ it('with places for all, a flooded source does not go first for having come firs
   await inbox.deliverTo('quick', 'q-1');
   await inbox.relay.round(() => undefined);
   await until(() => count('quick') === 1);
+});
+
+describe('a quick handler, whose rows are leased ahead', () => {
+  const LEASED = 'leased_by IS NOT NULL';
+
+  /** As if its runs had been short until now, and then hang: 6 of 7 places taken, 7 rows waiting for one. */
+  async function flood(): Promise<TestInbox> {
+    const inbox = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
+    const pace = inbox.app.get(Pace);
+    pace.runTook('slow/slow-0', 1);
+    pace.leaseTook(100);
+    for (let index = 0; index < 20; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+    await fill(inbox);
+    await until(() => count('slow') === 6);
+    expect(await inbox.rows(LEASED)).toHaveLength(13);
+    return inbox;
+  }
+
+  it('leaves a place to another all the same', async () => {
+    const inbox = await flood();
+    await inbox.deliverTo('quick', 'q-1');
+    await fill(inbox);
+    await until(() => count('quick') === 1);
+    expect(count('slow')).toBe(6);
+  });
+
+  it('hands its places on without another lease', async () => {
+    const inbox = await flood();
+    latch.open();
+    await until(async () => (await inbox.rows(`state = 'done'`)).length === 13);
+    expect(await inbox.rows('attempt > 0')).toHaveLength(13);
+  });
+
+  it.each([
+    ['the process stops', (inbox: TestInbox) => inbox.relay.stopLeasing()],
+    ['leases are renewed', (inbox: TestInbox) => void inbox.relay.renew()],
+  ])('gives back what waits, and has not begun, when %s', async (_, event) => {
+    const inbox = await flood();
+    event(inbox);
+    await until(async () => (await inbox.rows(LEASED)).length === 6);
+    const returned = await inbox.rows('attempt > 0 AND leased_by IS NULL');
+    expect(returned.map((row) => row.attempt - row.attempt_base)).toEqual(Array(7).fill(0));
+    expect(inbox.relay.running).toBe(6);
+    latch.open();
+    await until(() => inbox.relay.running === 0);
+    expect(count('slow')).toBe(6);
+  });
+
+  it('a row that may have killed a process gets the next place', async () => {
+    const inbox = await flood();
+    await inbox.query(
+      `UPDATE webhook_outbox SET alone = true, attempt = 1 WHERE event_id = 's-19' AND leased_by IS NULL`,
+    );
+    await inbox.relay.round(() => undefined);
+    expect(await inbox.rows(`${LEASED} AND event_id = 's-19'`)).toHaveLength(1);
+    latch.open();
+    await until(async () => (await inbox.rows(`state = 'done' AND event_id = 's-19'`)).length === 1);
+  });
 });
 
 it('the concurrency of a source holds for all its handlers together', async () => {
