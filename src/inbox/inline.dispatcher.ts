@@ -170,6 +170,7 @@ export class InlineDispatcher {
       afterCommit = [];
       const fresh = await this.take(manager, inline, source.retries === 'own');
       if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
+      afterCommit.push(() => this.failures.tellExhausted(fresh.exhausted));
       if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };
       let failed = false;
       const rows = ofInline(fresh.leased, inline);
@@ -217,6 +218,8 @@ export class InlineDispatcher {
   private async isCommitted(inline: Inline, taken: Taken): Promise<boolean> {
     const { manager } = this.dataSource;
     if (inline.source.retries === 'own') return (await this.claims.find(manager, inline.event)) !== undefined;
+    // Made dead in the lease: no settle tells of it, and the redelivery finds out.
+    if (taken.exhausted.length > 0) return false;
     for (const row of ofInline(taken.leased, inline)) {
       if (!(await this.store.isDone(manager, row))) return false;
     }

@@ -140,6 +140,19 @@ describe('a COMMIT whose answer never came', () => {
     await until(() => inbox.alerts.some(({ kind }) => kind === 'dead-letters'));
   });
 
+  it('an inline handler that the lease makes dead is acknowledged when that has been committed', async () => {
+    script.handle = () => {
+      throw new Error('not now');
+    };
+    for (let attempt = 1; attempt <= 5; attempt += 1)
+      expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject({ status: 500 });
+    proxy.cutAt('COMMIT', 'before');
+    expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject(UNAVAILABLE);
+    expect(await inbox.rows()).toMatchObject([{ state: 'pending' }]);
+    expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject(OK);
+    expect(await inbox.rows()).toMatchObject([{ state: 'dead' }]);
+  });
+
   it.each([
     ['after', 'done'],
     ['before', 'retried'],
