@@ -34,10 +34,22 @@ export async function readRawBody(
   budget: ByteBudget,
 ): Promise<boolean> {
   const taken = { bytes: 0 };
-  response.once('close', () => budget.giveBack(taken.bytes));
+  let gone = false;
+  response.once('close', () => {
+    gone = true;
+    budget.giveBack(taken.bytes);
+  });
   const read = await collect(request, source, budget, taken);
   if (read === 'gone') return false;
-  raw.set(request, 'bytes' in read ? await decode(request, source, read.bytes) : read);
+  let body = 'bytes' in read ? await decode(request, source, read.bytes) : read;
+  if (gone) return false;
+  // What a body becomes is what is held, and may be a thousand times what came.
+  if ('bytes' in read && 'bytes' in body && body.bytes !== read.bytes) {
+    const { length } = body.bytes;
+    if (budget.take(length)) taken.bytes += length;
+    else body = { refused: ANSWERS.unavailable };
+  }
+  raw.set(request, body);
   return true;
 }
 

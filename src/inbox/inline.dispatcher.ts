@@ -6,7 +6,7 @@ import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
-import { FailureSettler, type RunOutcome } from '../outbox/failure.settler.js';
+import { FailureSettler, type RunOutcome, type Within } from '../outbox/failure.settler.js';
 import { HandlerRunner, type HandlerCode } from '../outbox/handler.runner.js';
 import { rowFacts } from '../outbox/row-facts.js';
 import { WakeUp } from '../outbox/wake-up.js';
@@ -72,21 +72,29 @@ export class InlineDispatcher {
     const deadline = new Deadline(`the inline handlers of source '${source.name}'`, source.ackTimeoutMs);
     let taken: Taken | undefined;
     let failed = false;
+    const afterCommit: (() => void)[] = [];
     try {
       await this.runner.transaction({ name: works[0]!.name }, source.ackTimeoutMs, async (transaction) => {
         if (!(await transaction.asOurs((manager) => this.claims.lockInline(manager, event))))
           throw new InFlight();
         taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
         for (const row of ofInline(taken.leased, inline)) {
-          failed =
-            (await this.runUnderSavepoint(transaction, inline, row, deadline.signal)) === 'retry' || failed;
+          const outcome = await this.runUnderSavepoint(
+            transaction,
+            inline,
+            row,
+            deadline.signal,
+            afterCommit,
+          );
+          failed = outcome === 'retry' || failed;
         }
       });
     } catch (error) {
-      return await this.recover(inline, taken, error);
+      return await this.recover(inline, taken, error, afterCommit);
     } finally {
       deadline.end();
     }
+    for (const tell of afterCommit) tell();
     this.wakeUp.wake();
     return this.conclude(inline, taken!, failed);
   }
@@ -115,6 +123,7 @@ export class InlineDispatcher {
     { source, works }: Inline,
     row: LeasedRow,
     signal: AbortSignal,
+    afterCommit: (() => void)[],
   ): Promise<RunOutcome> {
     const work = works.get(row.name)!;
     await transaction.query('SAVEPOINT webhook_inline');
@@ -129,18 +138,26 @@ export class InlineDispatcher {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.
       if (signal.aborted) throw error;
       await transaction.query('ROLLBACK TO SAVEPOINT webhook_inline');
-      return await transaction.asOurs((manager) => this.settleFailure(manager, source, row, work, error));
+      return await transaction.asOurs((manager) =>
+        this.settleFailure({ manager, afterCommit }, source, row, work, error),
+      );
     }
   }
 
   /** The transaction is gone. Finds out what is known, or makes the claim afresh without inline work. */
-  private async recover(inline: Inline, taken: Taken | undefined, error: unknown): Promise<Verdict> {
+  private async recover(
+    inline: Inline,
+    taken: Taken | undefined,
+    error: unknown,
+    told: readonly (() => void)[],
+  ): Promise<Verdict> {
     const { source, event } = inline;
     if (error instanceof InFlight) return this.meetWinner(inline);
     if (error instanceof NotCommitted && error.inDoubt) {
-      return (await this.isCommitted(inline, taken!))
-        ? { kind: 'ok' }
-        : { kind: 'unavailable', why: 'the commit is in doubt' };
+      if (!(await this.isCommitted(inline, taken!)))
+        return { kind: 'unavailable', why: 'the commit is in doubt' };
+      for (const tell of told) tell();
+      return { kind: 'ok' };
     }
     this.logger.warn(
       logLine(`inline transaction failed, claimed without it: ${errorText(error)}`, {
@@ -148,9 +165,12 @@ export class InlineDispatcher {
         event: event.eventId,
       }),
     );
+    let afterCommit: (() => void)[] = [];
     const verdict = await this.claimer.transaction(async (manager): Promise<Verdict> => {
+      afterCommit = [];
       const fresh = await this.take(manager, inline, source.retries === 'own');
       if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
+      afterCommit.push(() => this.failures.tellExhausted(fresh.exhausted));
       if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };
       let failed = false;
       const rows = ofInline(fresh.leased, inline);
@@ -158,7 +178,9 @@ export class InlineDispatcher {
       const failure = rows.length > 1 ? new Error(errorText(error), { cause: error }) : error;
       for (const row of rows) {
         const work = inline.works.get(row.name)!;
-        failed = (await this.settleFailure(manager, source, row, work, failure)) === 'retry' || failed;
+        failed =
+          (await this.settleFailure({ manager, afterCommit }, source, row, work, failure)) === 'retry' ||
+          failed;
       }
       const others = fresh.leased.filter((row) => !inline.works.has(row.name));
       // They wait for the same redelivery, or for our relay when none is to come.
@@ -166,6 +188,7 @@ export class InlineDispatcher {
       if (failed) return { kind: 'failed' };
       return { kind: fresh.won || fresh.leased.length > 0 ? 'ok' : 'duplicate' };
     });
+    for (const tell of afterCommit) tell();
     this.wakeUp.wake();
     return verdict;
   }
@@ -195,21 +218,17 @@ export class InlineDispatcher {
   private async isCommitted(inline: Inline, taken: Taken): Promise<boolean> {
     const { manager } = this.dataSource;
     if (inline.source.retries === 'own') return (await this.claims.find(manager, inline.event)) !== undefined;
+    // Made dead in the lease: no settle tells of it, and the redelivery finds out.
+    if (taken.exhausted.length > 0) return false;
     for (const row of ofInline(taken.leased, inline)) {
       if (!(await this.store.isDone(manager, row))) return false;
     }
     return true;
   }
 
-  private settleFailure(
-    manager: EntityManager,
-    source: Source,
-    row: LeasedRow,
-    work: InlineWork,
-    error: unknown,
-  ) {
+  private settleFailure(within: Within, source: Source, row: LeasedRow, work: InlineWork, error: unknown) {
     const awaiting = source.retries === 'provider' ? source : undefined;
-    return this.failures.settle(row, error, this.runner.policy(work, awaiting), manager);
+    return this.failures.settle(row, error, this.runner.policy(work, awaiting), within);
   }
 }
 

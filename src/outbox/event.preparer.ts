@@ -20,6 +20,9 @@ export interface Prepared {
 interface Fetch {
   readonly startedAt: number;
   readonly answer: Promise<unknown>;
+  /** Fires when none of those who share it waits any more: one whose lease was lost takes nothing from the others. */
+  readonly controller: AbortController;
+  waiting: number;
 }
 
 /** Makes a stored event what a handler gets: parsed, validated, with the current state fetched. Opens no transaction. */
@@ -58,12 +61,30 @@ export class EventPreparer {
     if (hydrate === undefined) return undefined;
     const key = JSON.stringify([handler.name, event.tenant, hydrate.key.call(handler.instance, event)]);
     const running = this.inFlight.get(key);
-    if (running !== undefined && running.startedAt >= leasedAt) return running.answer;
+    if (running !== undefined && running.startedAt >= leasedAt && !running.controller.signal.aborted)
+      return shared(running, signal);
+    const controller = new AbortController();
     const startedAt = performance.now();
-    const answer = Promise.resolve(hydrate.fetch.call(handler.instance, event, { signal })).finally(() => {
-      if (this.inFlight.get(key)?.answer === answer) this.inFlight.delete(key);
+    const fetching = hydrate.fetch.call(handler.instance, event, { signal: controller.signal });
+    const answer = Promise.resolve(fetching).finally(() => {
+      if (this.inFlight.get(key) === fetch) this.inFlight.delete(key);
     });
-    this.inFlight.set(key, { startedAt, answer });
-    return answer;
+    const fetch: Fetch = { startedAt, answer, controller, waiting: 0 };
+    this.inFlight.set(key, fetch);
+    return shared(fetch, signal);
+  }
+}
+
+async function shared(fetch: Fetch, signal: AbortSignal): Promise<unknown> {
+  const leave = () => {
+    fetch.waiting -= 1;
+    if (fetch.waiting === 0) fetch.controller.abort(signal.reason);
+  };
+  fetch.waiting += 1;
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await fetch.answer;
+  } finally {
+    signal.removeEventListener('abort', leave);
   }
 }

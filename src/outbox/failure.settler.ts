@@ -35,6 +35,13 @@ export interface FailurePolicy {
   readonly inDoubt?: boolean;
 }
 
+/** A transaction of the caller's. */
+export interface Within {
+  readonly manager: EntityManager;
+  /** What is to be told once it has committed: a person who looks before that, or after a rollback, finds nothing. */
+  readonly afterCommit: (() => void)[];
+}
+
 /** Settles failed attempts: try again, or dead; and tells a person about the dead ones. */
 @Injectable()
 export class FailureSettler {
@@ -48,18 +55,18 @@ export class FailureSettler {
     private readonly tally: Tally,
   ) {}
 
-  /** @param within the transaction that it belongs to. @default none: recorded at once */
+  /** @param within the transaction that it belongs to. @default none: recorded, and told, at once */
   async settle(
     row: LeasedRow,
     error: unknown,
     policy: FailurePolicy,
-    within?: EntityManager,
+    within?: Within,
   ): Promise<FailureOutcome> {
     const to = decide(row, error, policy);
     const text = errorText(error);
     const record = (manager: EntityManager) =>
       this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
-    const settled = await (within === undefined ? this.statements.send(record) : record(within));
+    const settled = await (within === undefined ? this.statements.send(record) : record(within.manager));
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -67,13 +74,14 @@ export class FailureSettler {
       ),
     );
     if (!settled) return 'lost';
-    if (to.state === 'pending') {
-      this.tally.add(row.event?.source ?? '', 'retried');
-      return 'retry';
-    }
-    if (to.state === 'parked') this.tellParked(row, to.reason, text);
-    else this.tellDead(row, to.reason, text);
-    return to.state;
+    const tell = () => {
+      if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
+      else if (to.state === 'parked') this.tellParked(row, to.reason, text);
+      else this.tellDead(row, to.reason, text);
+    };
+    if (within === undefined) tell();
+    else within.afterCommit.push(tell);
+    return to.state === 'pending' ? 'retry' : to.state;
   }
 
   /** Parks a leased effect: its end is not known, or its key may be forgotten. */

@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { once } from 'node:events';
+import { gzipSync } from 'node:zlib';
 import { Injectable } from '@nestjs/common';
 import { OnWebhook } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
@@ -34,7 +35,7 @@ describe.each(ADAPTERS)('body limits on %s', (adapter) => {
         byteBudget: BUDGET,
         sources: {
           small: awardeeSource({ maxBytes: LIMIT }),
-          large: awardeeSource({ maxBytes: 10_000_000 }),
+          large: awardeeSource({ maxBytes: 10_000_000, encodings: ['gzip'] }),
           held: awardeeSource({ ackTimeout: '20s' }),
         },
       },
@@ -106,6 +107,17 @@ describe.each(ADAPTERS)('body limits on %s', (adapter) => {
     open();
     expect(await held).toBe(OK);
     expect(await receiver.deliver('large', sized(60_000))).toBe(OK);
+  });
+
+  it('counts what a compressed body becomes, and gives that back too', async () => {
+    const compressed = (bytes: number) => {
+      const { headers, body } = sized(bytes);
+      return { headers: { ...headers, 'content-encoding': 'gzip' }, body: gzipSync(body) };
+    };
+    expect(await receiver.deliver('large', compressed(BUDGET + 1))).toBe(UNAVAILABLE);
+    for (let nth = 0; nth < 3; nth += 1)
+      expect(await receiver.deliver('large', compressed(BUDGET - 50_000))).toBe(OK);
+    expect(await receiver.deliver('large', sized(BUDGET - 50_000))).toBe(OK);
   });
 
   describe('a request that is aborted in the middle of its body', () => {

@@ -1,4 +1,6 @@
+import { PermanentError } from '../../src/index.js';
 import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
+import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {
   clear,
@@ -35,7 +37,7 @@ beforeAll(async () => {
   inbox = await startInbox({
     database,
     databaseUrl: proxy.url,
-    webhooks: { sources: SOURCES },
+    webhooks: { sources: SOURCES, deadLetterThreshold: 1 },
     providers: [
       scripted(script, { sources: ['own', 'waited'] }),
       scripted(script, { sources: ['inline', 'waited-inline'], handler: { inline: true }, effect: false }),
@@ -119,6 +121,36 @@ describe('a COMMIT whose answer never came', () => {
     expect(await inbox.deliverTo('inline', 'd-2')).toMatchObject(UNAVAILABLE);
     expect(await inbox.query(`SELECT FROM webhook_claim`)).toHaveLength(1);
     expect(runs).toBe(2);
+  });
+
+  it('a dead inline handler is told of when its transaction has committed, and not when it has not', async () => {
+    const dead = () => inbox.alerts.filter(({ kind }) => kind === 'dead-letter');
+    script.handle = () => {
+      throw new PermanentError('no');
+    };
+    proxy.cutAt('COMMIT', 'before');
+    expect(await inbox.deliverTo('inline', 'd-1')).toMatchObject(UNAVAILABLE);
+    expect([dead(), await inbox.rows()]).toEqual([[], []]);
+    expect(await inbox.deliverTo('inline', 'd-1')).toMatchObject(OK);
+    expect(dead()).toHaveLength(1);
+    proxy.cutAt('COMMIT', 'after');
+    expect(await inbox.deliverTo('inline', 'd-2')).toMatchObject(OK);
+    expect(dead()).toHaveLength(2);
+    // Counted after the commit: the one that reaches the threshold is seen.
+    await until(() => inbox.alerts.some(({ kind }) => kind === 'dead-letters'));
+  });
+
+  it('an inline handler that the lease makes dead is acknowledged when that has been committed', async () => {
+    script.handle = () => {
+      throw new Error('not now');
+    };
+    for (let attempt = 1; attempt <= 5; attempt += 1)
+      expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject({ status: 500 });
+    proxy.cutAt('COMMIT', 'before');
+    expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject(UNAVAILABLE);
+    expect(await inbox.rows()).toMatchObject([{ state: 'pending' }]);
+    expect(await inbox.deliverTo('waited-inline', 'd-1')).toMatchObject(OK);
+    expect(await inbox.rows()).toMatchObject([{ state: 'dead' }]);
   });
 
   it.each([

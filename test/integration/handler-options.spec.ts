@@ -196,6 +196,44 @@ describe('R21 hydrate', () => {
     expect(currents.toSorted()).toEqual(['after', 'before']);
   });
 
+  it('one whose lease is lost does not end the fetch for those who share it; when nobody is left it is aborted', async () => {
+    let latch = new Latch();
+    const fetches: { id: string; signal: AbortSignal }[] = [];
+    await start({
+      hydrate: {
+        key: () => 'a',
+        fetch: async ({ eventId }, { signal }) => {
+          fetches.push({ id: eventId, signal });
+          const aborted = new Promise((_, reject) =>
+            signal.addEventListener('abort', () => reject(signal.reason as Error)),
+          );
+          await Promise.race([latch.wait(), aborted]);
+        },
+      },
+    });
+    const taken = async (where: string) => {
+      await inbox.query(
+        `UPDATE webhook_outbox SET leased_by = gen_random_uuid() WHERE leased_by IS NOT NULL AND ${where}`,
+      );
+      await inbox.relay.renew();
+    };
+    for (const id of ['1', '2']) await inbox.deliver(id, 't', { id: 'a', status: '' });
+    const first = inbox.relay.tick();
+    await until(() => latch.arrived === 1);
+    await taken(`event_id = '${fetches[0]!.id}'`);
+    expect(fetches[0]!.signal.aborted).toBe(false);
+    latch.open();
+    expect(await first).toMatchObject({ done: 1, lost: 1 });
+    expect(fetches).toHaveLength(1);
+    latch = new Latch();
+    await inbox.deliver('3', 't', { id: 'a', status: '' });
+    const last = inbox.relay.tick();
+    await until(() => latch.arrived === 1);
+    await taken(`event_id = '3'`);
+    expect(fetches[1]!.signal.aborted).toBe(true);
+    expect(await last).toMatchObject({ lost: 1 });
+  });
+
   it('a fetch that fails is the attempt that fails, and the next one asks again', async () => {
     let asked = 0;
     script.handle = (_event, { current }) => String(current);
