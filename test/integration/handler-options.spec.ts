@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import {
   Outbox,
+  RetryAfter,
   type EffectOptions,
   type HandlerOptions,
   type SkipStale,
@@ -86,7 +87,7 @@ describe('R05 case 41 skipStale', () => {
   it('a handler that fails has seen nothing: its mark goes back with it', async () => {
     const work = script.handle!;
     script.handle = () => {
-      throw new Error('on purpose');
+      throw new RetryAfter(3_600_000, 'on purpose');
     };
     await start({ skipStale });
     await deliver('new', 'new', '2026-01-02T00:00:00Z');

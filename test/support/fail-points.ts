@@ -13,6 +13,7 @@ import {
   RENEW,
   SETTLE,
   SETTLE_MANY,
+  SETTLE_WITH_RESULT,
 } from '../../src/storage/outbox.sql.js';
 
 /** Statements that are fail points wherever they are sent from. */
@@ -127,7 +128,8 @@ function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | un
     return text === 'COMMIT' ? commitOf(seen) : undefined;
   }
   // Effects that end together are settled together, outside of any transaction; a batch of handlers within its own.
-  const isSettle = text === SETTLE || (text === SETTLE_MANY && seen === undefined);
+  const isSettle =
+    text === SETTLE || text === SETTLE_WITH_RESULT || (text === SETTLE_MANY && seen === undefined);
   const name = isSettle ? settleOf(seen, id) : NAME_OF.get(text);
   if (name === 'result of an effect') completed.add(id);
   if (name !== undefined) seen?.add(name);
