@@ -13,6 +13,9 @@ export class NotifyStore {
    * @throws when the server's notification queue is full
    */
   async notify(manager: EntityManager, payload: string): Promise<void> {
-    await manager.query(`SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, [CHANNEL, payload]);
+    await manager.query(`SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, [
+      CHANNEL,
+      payload,
+    ]);
   }
 }
