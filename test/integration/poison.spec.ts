@@ -1,3 +1,4 @@
+import { Outbox } from '../../src/index.js';
 import { until } from '../support/application.js';
 import { scripted, startInbox, type TestInbox } from './support/inbox.js';
 import { relayProcess, RUN_LOG, type RelayProcess } from './support/relay.processes.js';
@@ -76,4 +77,40 @@ describe('case 10 one message that kills its process, among 100 good ones, on tw
     );
     expect(beside).toEqual([]);
   });
+});
+
+describe('case 14 a process is killed with 20 rows in hand', () => {
+  const ROWS = 20;
+
+  it('another has done all of them when their leases have ended, and each is counted as lost once', async () => {
+    const inbox = await startInbox({ providers: [scripted({})] });
+    const runs = (where: string) => inbox.query<{ pid: number }>(`SELECT pid FROM run_log WHERE ${where}`);
+    const relays: RelayProcess[] = [];
+    const relay = async () => {
+      // With places that are kept for the other effects.
+      const started = await relayProcess(inbox.database.url, { LEASE: '3s', EFFECTS: String(2 * ROWS) });
+      relays.push(started);
+      return started;
+    };
+    try {
+      await inbox.query(RUN_LOG);
+      for (let seq = 1; seq <= ROWS; seq += 1)
+        await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', { key: 'k', seq });
+      const killed = await relay();
+      await until(async () => (await runs('true')).length === ROWS, 60_000);
+      // Not vacuous: it holds them all.
+      expect(await inbox.rows(`leased_by IS NOT NULL AND due_at > now()`)).toHaveLength(ROWS);
+      process.kill(killed.pid, 'SIGKILL');
+      expect(await killed.ended).toBe('SIGKILL');
+      const other = await relay();
+      await until(async () => (await inbox.rows(`state = 'done'`)).length === ROWS, 60_000);
+      expect(await inbox.rows('lost = 1 AND attempt = 2')).toHaveLength(ROWS);
+      expect((await runs('attempt = 2 AND ok')).map(({ pid }) => pid)).toEqual(
+        Array.from({ length: ROWS }, () => other.pid),
+      );
+    } finally {
+      await Promise.all(relays.map((one) => one.stop()));
+      await inbox.stop();
+    }
+  }, 180_000);
 });

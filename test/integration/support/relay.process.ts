@@ -127,6 +127,14 @@ class Work {
     });
   }
 
+  /** Has no end at its first attempt. */
+  @OnEffect<Ordered>('mail', { retry })
+  async mail(payload: Ordered, { attempt }: EffectContext) {
+    await logged('mail', payload, attempt, async () => {
+      if (attempt === 1) await new Promise(() => undefined);
+    });
+  }
+
   @OnEffect('pay', { inDoubt: 'park', retry: { maxAttempts: 1 } })
   async pay(payload: object, context: EffectContext) {
     await this.call(payload, context);
@@ -153,7 +161,11 @@ class Work {
     ScheduleModule.forRoot(),
     WebhooksModule.forRoot({
       sources: { awardee: awardeeSource() },
-      relay: { pollInterval: 50, lease: process.env.LEASE ?? '30s' },
+      relay: {
+        pollInterval: 50,
+        lease: process.env.LEASE ?? '30s',
+        effects: Number(process.env.EFFECTS ?? 20),
+      },
       reconcile: false,
       retention: false,
     }),
