@@ -282,7 +282,7 @@ describe('R28: done events whose business record is missing', () => {
     await until(() => sent.length >= 500, 60_000).finally(() => over.abort());
     await reconciling;
     await receive(app);
-    expect(passes).toBeGreaterThan(5);
+    expect(passes).toBeGreaterThan(1);
     expect(hits).toBe(0);
     expect(new Set(sent).size).toBe(500);
     expect(sent).toHaveLength(500);
