@@ -5,7 +5,6 @@ import type { WebhookEvent } from './event.js';
  * Names and payloads of the application's effects, for type-checked `enqueue` calls. Augment it:
  * `declare module 'nestjs-webhook-inbox' { interface WebhookEffects { 'send-receipt': { invoiceId: string } } }`
  */
-// eslint-disable-next-line @typescript-eslint/no-empty-object-type
 export interface WebhookEffects {}
 
 export type EffectName = keyof WebhookEffects extends never ? string : Extract<keyof WebhookEffects, string>;

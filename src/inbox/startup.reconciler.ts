@@ -36,8 +36,8 @@ const UNKNOWN_AGE_MS = 3_600_000;
 const BATCH = 500;
 
 /**
- * After boot, off its path, once more when a rolling deploy is over, and on demand: what a crash or a rolling deploy may have left behind. Expired leases need no
- * reconciler: every lease statement takes them.
+ * After boot, off its path, once more when a rolling deploy is over, and on demand: what a crash or a rolling deploy may have left
+ * behind. Expired leases need no reconciler: every lease statement takes them.
  */
 @Injectable()
 export class StartupReconciler {

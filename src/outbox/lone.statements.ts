@@ -44,7 +44,7 @@ export class LoneStatements {
     }
   }
 
-  /** Three fit into a lease. */
+  /** Three fit into a lease of 15 s or more. */
   private get answerMs(): number {
     const { relay } = this.options;
     return relay === false ? MIN_ANSWER_MS : Math.max(MIN_ANSWER_MS, relay.leaseMs / 3);

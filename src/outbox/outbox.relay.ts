@@ -87,7 +87,7 @@ export class OutboxRelay {
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
-    // What has waited for a place for so long may find one elsewhere. Not awaited: a half-open connection never answers.
+    // What has waited for a place for so long may find one elsewhere. Not awaited: leases are renewed meanwhile.
     void this.giveBackWaiting();
     const jobs = [...this.runner.jobs];
     if (jobs.length === 0) return;
@@ -183,8 +183,9 @@ export class OutboxRelay {
   /** Leased ahead, and not begun. */
   private async giveBackWaiting(): Promise<void> {
     const rows = this.runner.takeWaiting();
+    if (rows.length === 0) return;
     try {
-      await this.store.release(this.dataSource.manager, rows);
+      await this.statements.send((manager) => this.store.release(manager, rows));
     } catch (error) {
       const text = `leases could not be given back, and will end: ${errorText(error)}`;
       this.logger.warn(logLine(text, { rows: rows.length }));
