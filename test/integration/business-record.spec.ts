@@ -253,7 +253,9 @@ describe('R28: done events whose business record is missing', () => {
     const [one, two] = [await start(slow), await start(slow)];
     await receive(one, 'a');
     const first = reconcile(one);
-    await until(async () => (await database.query(`SELECT 1 FROM webhook_lease`)).length === 1);
+    await until(
+      async () => (await database.query(`SELECT FROM webhook_lease WHERE name = 'reconcile'`)).length === 1,
+    );
     expect((await reconcile(two)).ran).toBe(false);
     release();
     expect((await first).ran).toBe(true);
