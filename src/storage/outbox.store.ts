@@ -239,10 +239,20 @@ export class OutboxStore {
       ...fence(lease),
       to.state,
       to.state === 'pending' ? to.delayMs : 0,
-      to.state === 'pending' ? null : to.reason,
+      reasonOf(to),
       storable(error, MAX_ERROR_BYTES),
       inDoubt,
     ]);
+    return rows.length === 1;
+  }
+
+  /** Whether this very failure was recorded, and nothing has happened to the row since. */
+  async hasFailed(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT 1 FROM webhook_outbox
+        WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state = $3 AND reason IS NOT DISTINCT FROM $4 AND error = $5`,
+      [lease.id, lease.attempt, to.state, reasonOf(to), storable(error, MAX_ERROR_BYTES)],
+    );
     return rows.length === 1;
   }
 
@@ -453,6 +463,7 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
   });
 }
 
+const reasonOf = (to: FailedSettle) => (to.state === 'pending' ? null : to.reason);
 const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];
 // Sorted by id: batches that lock rows in opposite orders deadlock.
 const fences = (leases: readonly Lease[]) => {
