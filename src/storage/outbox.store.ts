@@ -277,13 +277,13 @@ export class OutboxStore {
     return new Set(rows.map((row) => row.id));
   }
 
-  /** Whether the row was settled by this very attempt: how a COMMIT in doubt is resolved. */
-  async isDone(manager: EntityManager, lease: Lease): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
-      `SELECT 1 FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state = 'done'`,
+  /** How this very attempt has ended, if it was settled: how a COMMIT in doubt is resolved. */
+  async endOf(manager: EntityManager, lease: Lease): Promise<'done' | 'superseded' | undefined> {
+    const rows: { state: 'done' | 'superseded' }[] = await manager.query(
+      `SELECT state FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state IN ('done', 'superseded')`,
       [lease.id, lease.attempt],
     );
-    return rows.length === 1;
+    return rows[0]?.state;
   }
 
   /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
