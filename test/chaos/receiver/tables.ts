@@ -1,9 +1,14 @@
-/** What the handlers of a run write: one record for each event, with how often it was applied. */
+/** What the handlers of a run write: one record for each event, with how often it was applied, and what the process took the time for. */
 export const CHAOS_TABLES = `
+  CREATE TABLE IF NOT EXISTS chaos_run AS SELECT clock_timestamp() AS began;
   CREATE TABLE IF NOT EXISTS chaos_record (
     source        text    NOT NULL,
     event_id      text    NOT NULL,
     applied_count integer NOT NULL DEFAULT 1,
+    process       text    NOT NULL,
+    zone          text    NOT NULL,
+    process_time  timestamptz NOT NULL,
+    at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, event_id)
   );
   CREATE TABLE IF NOT EXISTS chaos_completion (
@@ -15,7 +20,7 @@ export const CHAOS_TABLES = `
     total integer NOT NULL
   )`;
 
-export const APPLY = `INSERT INTO chaos_record (source, event_id) VALUES ($1, $2)
+export const APPLY = `INSERT INTO chaos_record (source, event_id, process, zone, process_time) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (source, event_id) DO UPDATE SET applied_count = chaos_record.applied_count + 1`;
 
 export const COMPLETE = `INSERT INTO chaos_completion (event_id) VALUES ($1)
