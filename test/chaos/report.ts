@@ -7,7 +7,13 @@ import type { ChaosOptions } from './options.js';
 /** Where the page has the figures of each. */
 const PLACES = { kills: 'chaos', clocks: 'clocks', stops: 'stops', promotions: 'promotions' } as const;
 /** Figures that are the largest of their stages, and not their sum. */
-const MAXIMA = new Set(['points', 'longestOverdueMs', 'longestAwayMs', 'longestAwayAfterServerMs', 'timeZones']);
+const MAXIMA = new Set([
+  'points',
+  'longestOverdueMs',
+  'longestAwayMs',
+  'longestAwayAfterServerMs',
+  'timeZones',
+]);
 
 export function merge(verdicts: readonly Verdict[]): Verdict {
   const figures: Record<string, number> = {};

@@ -14,7 +14,7 @@ import { planOf, SLOW } from './plan.js';
 import { Provider } from './provider.js';
 import { ChaosSink } from './sink.js';
 
-/** Between two outages, once writes are back. */
+/** Of load before an outage. */
 const PAUSE_MS = [1_000, 3_000] as const;
 /** How long a moment is waited for in which leases run and a claim is being made. */
 const AMBUSH_MS = 10_000;
@@ -93,19 +93,20 @@ export class Outages {
       ask: (question) => ask(this.url, question),
       upMs: () => Math.min(fleet.upMs(), performance.now() - this.upAt),
     });
-    this.flow.hunting = true;
     for (let nth = 1; nth <= outages; nth += 1) {
       await this.flow.ready();
-      await sleep(this.random.int(...PAUSE_MS));
-      await this.outage(nth, provider);
+      await this.outage(nth, provider, this.flow);
       say(`${nth} of ${outages}`);
     }
     await this.flow.finish(events);
   }
 
-  private async outage(nth: number, provider: Provider): Promise<void> {
+  private async outage(nth: number, provider: Provider, flow: Flow): Promise<void> {
     const { patient } = this;
-    await patient.prepare(nth);
+    await patient.prepare();
+    flow.hunting = true;
+    await sleep(this.random.int(...PAUSE_MS));
+    await patient.weaken(nth);
     const before = await this.atWork();
     await patient.end();
     const at = Math.round(performance.now());
@@ -126,6 +127,7 @@ export class Outages {
     });
     const enough = provider.acknowledged + BACK;
     await waitUntil(() => provider.acknowledged >= enough, BACK_MS, 'writes were not back');
+    flow.hunting = false;
   }
 
   /** Waits for a moment in which leases run and a claim is being made. */

@@ -19,8 +19,10 @@ export interface Patient {
   readonly server: Server;
   /** Where receivers find a database, whichever server has it. */
   through(database: string): string;
-  /** Makes ready for the nth outage, under load. */
-  prepare(nth: number): Promise<void>;
+  /** Makes ready for the next outage, under load. */
+  prepare(): Promise<void>;
+  /** Comes right before the end: the nth. */
+  weaken(nth: number): Promise<void>;
   /** Resolves when the server has ended. */
   end(): Promise<void>;
   /** Resolves when there is one that can be written to. */
@@ -46,6 +48,10 @@ export class LoneServer implements Patient {
 
   async prepare(): Promise<void> {
     // Nothing is needed.
+  }
+
+  async weaken(): Promise<void> {
+    // It ends in the middle of its work.
   }
 
   async end(): Promise<void> {
@@ -90,8 +96,8 @@ export class Pair implements Patient {
     return url.href;
   }
 
-  /** A standby, made while the primary is written to. Each other one is cut off before its primary ends. */
-  async prepare(nth: number): Promise<void> {
+  /** A standby, made while the primary is written to. */
+  async prepare(): Promise<void> {
     this.link = await TcpProxy.start(this.primary.url);
     const { hostname, port } = new URL(this.link.url);
     const conninfo = `host=${hostname} port=${port} user=postgres password=postgres`;
@@ -104,9 +110,12 @@ export class Pair implements Patient {
       await this.tell(`ALTER SYSTEM SET synchronous_standby_names = '*'`, `SELECT pg_reload_conf()`);
       await this.standbyIs('synchronous', `sync_state = 'sync'`);
     }
+  }
+
+  /** Each other standby is cut off: the primary then makes commits that it has not. With a synchronous one, nobody is told of them. */
+  async weaken(nth: number): Promise<void> {
     if (!this.asynchronous && nth % 2 === 1) return;
-    // Commits that the primary has made and the standby has not: with a synchronous one, nobody is told of them.
-    this.link.freeze();
+    this.link!.freeze();
     await sleep(SILENCE_MS);
   }
 

@@ -44,21 +44,21 @@ export async function copyForStandby(url: string, from: string, to: string): Pro
 async function copy(from: string, to: string, own: (path: string) => Promise<void>): Promise<void> {
   await mkdir(to, { mode: 0o700 });
   await own(to);
-  for (const entry of await readdir(from, { withFileTypes: true })) {
-    const source = join(from, entry.name);
-    const target = join(to, entry.name);
-    if (LEFT_OUT.test(entry.name)) continue;
-    if (entry.isDirectory() && LEFT_EMPTY.has(entry.name)) {
-      await mkdir(target, { mode: 0o700 });
-      await own(target);
-    } else if (entry.isDirectory()) await copy(source, target, own);
-    else if (entry.isFile()) {
-      // A file may go while it is copied; the log tells the standby so.
-      if (await copied(source, target)) await own(target);
-    }
-  }
+  const entries = await readdir(from, { withFileTypes: true });
+  const copies = entries
+    .filter(({ name }) => !LEFT_OUT.test(name))
+    .map(async (entry) => {
+      const target = join(to, entry.name);
+      if (entry.isDirectory() && LEFT_EMPTY.has(entry.name)) {
+        await mkdir(target, { mode: 0o700 });
+        await own(target);
+      } else if (entry.isDirectory()) await copy(join(from, entry.name), target, own);
+      else if (entry.isFile() && (await copied(join(from, entry.name), target))) await own(target);
+    });
+  await Promise.all(copies);
 }
 
+/** False when the file has gone meanwhile; the log tells the standby so. */
 async function copied(source: string, target: string): Promise<boolean> {
   try {
     await copyFile(source, target);
