@@ -55,6 +55,8 @@ export class Outages {
   static async play(setup: OutagesSetup, patient: Patient): Promise<string> {
     await mkdir(setup.dir, { recursive: true });
     await createStageDatabase(patient.server.url, DATABASE);
+    // A server that is asked to forget is not to forget the tables.
+    await ask(patient.server.url, (client) => client.query('CHECKPOINT'));
     const sinkLog = new Log<SinkCall>(join(setup.dir, LOGS.sink));
     const sink = await ChaosSink.start(sinkLog, LEASE_MS / 2);
     const play = new Outages(setup, patient);

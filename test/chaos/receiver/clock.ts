@@ -1,6 +1,6 @@
 // Loaded before a receiver: the process is wrong about the time. CLOCK_MINUTES says by how much; several, and its clock jumps from
 // each to the next while it runs. Timers and performance.now() are right, as they are on a machine whose clock is set.
-const STEP_MS = 2_000;
+const STEP_MS = 1_000;
 const RealDate = Date;
 const offsets = (process.env.CLOCK_MINUTES ?? '0').split(',').map((minutes) => Number(minutes) * 60_000);
 
