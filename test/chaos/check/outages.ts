@@ -33,7 +33,6 @@ export function checkOutages({ outages, sent }: Pick<Logs, 'outages' | 'sent'>):
     faults,
     figures: {
       outages: outages.length,
-      leasesAtOutages: sum((outage) => outage.leased),
       openClaimsAtOutages: sum((outage) => outage.claiming),
       claimedAndUnanswered: sum((outage) => outage.unanswered),
       longestAwayMs: Math.max(0, ...away),

@@ -23,7 +23,8 @@ export async function lookAt(
 /** Receivers are told apart from whoever looks by their names. */
 const AT_WORK = `
   SELECT (SELECT count(*)::int FROM webhook_outbox
-           WHERE state = 'pending' AND leased_by IS NOT NULL AND due_at > clock_timestamp()) AS leased,
+           WHERE state = 'pending' AND leased_by IS NOT NULL
+             AND due_at > clock_timestamp() - $1 * interval '1 ms') AS leased,
          ARRAY(SELECT id::text FROM webhook_outbox
                 WHERE state = 'pending' AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
          (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -37,9 +38,12 @@ interface AtWork {
   readonly begun: readonly string[];
 }
 
-/** What all receivers have in their hands, as far as the server knows. */
-export async function atWork(client: Client): Promise<AtWork> {
-  return (await client.query<AtWork>(AT_WORK)).rows[0]!;
+/**
+ * What all receivers have in their hands, as far as the server knows.
+ * @param awayMs for how long it has just been away, if it was: leases that ended meanwhile ran when it went
+ */
+export async function atWork(client: Client, awayMs = 0): Promise<AtWork> {
+  return (await client.query<AtWork>(AT_WORK, [awayMs])).rows[0]!;
 }
 
 /** Events that are claimed. */

@@ -114,7 +114,7 @@ export class Outages {
     const at = Math.round(performance.now());
     await patient.comeBack();
     this.upAt = performance.now();
-    const after = await ask(this.url, atWork);
+    const after = await ask(this.url, (client) => atWork(client, performance.now() - at));
     const claims = await ask(this.url, claimed);
     if (after === undefined || claims === undefined) throw new Error('the database did not come back');
     this.outages.write({
@@ -136,7 +136,7 @@ export class Outages {
   private async atWork() {
     const end = performance.now() + AMBUSH_MS;
     for (;;) {
-      const seen = await ask(this.url, atWork);
+      const seen = await ask(this.url, (client) => atWork(client));
       if (seen === undefined) throw new Error('the database ended by itself');
       if ((seen.leased > 0 && seen.claiming > 0) || performance.now() > end) return seen;
     }

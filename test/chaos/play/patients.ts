@@ -10,7 +10,7 @@ const SETTINGS = ['max_connections=200', 'wal_keep_size=512MB'];
 const FORGETFUL = ['synchronous_commit=off', 'wal_writer_delay=10s'];
 const STANDBY_MS = 60_000;
 /** For how long the standby hears nothing before its primary ends. */
-const SILENCE_MS = 500;
+const SILENCE_MS = 1_000;
 
 /** A database that goes away under load and comes back. */
 export interface Patient {
