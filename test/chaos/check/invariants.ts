@@ -11,8 +11,9 @@ const LEASED_SHARE = 0.3;
 const CLAIMING_SHARE = 0.1;
 /** Too few to speak of shares. */
 const FEW = 20;
-/** A machine that is busy with other things starts, polls and leases late. */
+/** A machine that is busy with other things starts, polls and leases late; how late its answers are says how busy it is. */
 const BUSY_MS = 10_000;
+const BUSY_ANSWERS = 5;
 /** Only faults end leases. Some are taken in their very moment, and a machine that is buried renews late: as many again by half, and these. */
 const SPARE = 20;
 const EXAMPLES = 5;
@@ -108,7 +109,8 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
   if (tables.lost > held + held / 2 + SPARE)
     faults.push(`leases lost: ${tables.lost}, and ${held} were held at faults`);
 
-  const late = logs.overdue.filter(({ ms, upMs }) => Math.min(ms, upMs) > BUSY_MS);
+  const allowedMs = BUSY_MS + BUSY_ANSWERS * slowAnswerMs(sent);
+  const late = logs.overdue.filter(({ ms, upMs }) => Math.min(ms, upMs) > allowedMs);
   blame('leases that ended and that nobody took', [...new Set(late.map(({ id }) => id))]);
 
   return {
@@ -127,6 +129,7 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
       rawBegunAtFaults: begun,
       lost: [...acknowledged].filter((name) => claims.get(name)?.applied == null).length,
       doubled: names(tables.claims, (claim) => (claim.applied ?? 1) > 1).length,
+      slowAnswerMs: slowAnswerMs(sent),
       longestOverdueMs: Math.max(0, ...logs.overdue.map(({ ms, upMs }) => Math.min(ms, upMs))),
     },
   };
@@ -157,6 +160,12 @@ function checkKills(kills: readonly Kill[]): Verdict {
 const nameOf = (source: string, eventId: string) => `${source}/${eventId}`;
 const isAck = ({ status }: Sent) => status >= 200 && status < 300;
 const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0);
+
+/** What one in ten answers took, or longer. */
+function slowAnswerMs(sent: readonly Sent[]): number {
+  const times = sent.map(({ ms }) => ms).sort((a, b) => a - b);
+  return times[Math.floor(times.length * 0.9)] ?? 0;
+}
 
 /** A provider meets a refused connection, 503 and, where it does the retries, 500. Nothing else. */
 function isUnexpected({ status, source }: Sent): boolean {
