@@ -10,6 +10,7 @@ const PLACES = { kills: 'chaos', clocks: 'clocks', stops: 'stops', promotions: '
 const MAXIMA = new Set([
   'points',
   'longestOverdueMs',
+  'slowAnswerMs',
   'longestAwayMs',
   'longestAwayAfterServerMs',
   'timeZones',

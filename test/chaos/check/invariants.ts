@@ -13,7 +13,7 @@ const CLAIMING_SHARE = 0.1;
 const FEW = 20;
 /** A machine that is busy with other things starts, polls and leases late; how late its answers are says how busy it is. */
 const BUSY_MS = 10_000;
-const BUSY_ANSWERS = 5;
+const BUSY_ANSWERS = 10;
 /** Only faults end leases. Some are taken in their very moment, and a machine that is buried renews late: as many again by half, and these. */
 const SPARE = 20;
 const EXAMPLES = 5;
