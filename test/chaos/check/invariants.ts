@@ -80,6 +80,7 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
     tables.notDone.map(({ name, state }) => `${name} ${state}`),
   );
   if (tables.leased > 0) faults.push(`rows still leased: ${tables.leased}`);
+  if (tables.early > 0) faults.push(`rows leased before they were due: ${tables.early}`);
   if (tables.foreignTimes > 0) faults.push(`times that are not the database's: ${tables.foreignTimes}`);
   if (tables.attempts > MAX_ATTEMPTS)
     faults.push(`attempts of a row: ${tables.attempts}, and ${MAX_ATTEMPTS} are allowed`);

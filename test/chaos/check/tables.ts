@@ -25,6 +25,8 @@ export interface Tables {
   readonly lost: number;
   /** Times of claims and rows before the run began, or after now: no clock of the database's said them. */
   readonly foreignTimes: number;
+  /** Rows that were leased before they were due. */
+  readonly early: number;
   readonly processes: readonly ProcessFacts[];
 }
 
@@ -52,6 +54,7 @@ const TOTALS = `
   SELECT count(*)::int AS rows, count(*) FILTER (WHERE state = 'pending')::int AS unsettled,
          count(leased_by)::int AS leased, coalesce(max(attempt - attempt_base), 0)::int AS attempts,
          coalesce(sum(lost), 0)::int AS lost,
+         (SELECT count(*)::int FROM chaos_early) AS early,
          (SELECT count(*)::int FROM chaos_run CROSS JOIN (
             SELECT received_at AS at FROM webhook_claim
              UNION ALL SELECT unnest(ARRAY[created_at, first_leased_at, begun_at, settled_at]) FROM webhook_outbox
