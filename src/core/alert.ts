@@ -49,7 +49,7 @@ export type Alert =
       readonly name: string;
       readonly event: EventKey;
     }
-  /** Rows that no running process has a handler or an effect for have waited for an hour. */
+  /** Rows that no running process has a handler or an effect for have waited for an hour. Told again only after they were gone. */
   | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
   /** The most overdue row has been due for `ageMs` milliseconds: too few relays, or none. Told again only after it fell to half. */
   | { readonly kind: 'backlog'; readonly name: string; readonly ageMs: number; readonly thresholdMs: number }

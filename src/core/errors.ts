@@ -18,6 +18,7 @@ export type ErrorCode =
   | 'ENQUEUE_REFUSED'
   | 'HTTP_FAILED'
   | 'CLAIMS_QUEUED'
+  | 'QUESTIONS_QUEUED'
   | 'BACKFILL_REFUSED'
   | 'ERASURE_REFUSED'
   | 'INPUT_REFUSED';
@@ -123,5 +124,12 @@ export class SignatureRejection extends WebhookInboxError {
 export class EventIdUnusable extends WebhookInboxError {
   constructor(detail: string) {
     super('EVENT_ID_UNUSABLE', detail);
+  }
+}
+
+/** So many questions of people wait for the database that this one was not asked. */
+export class QuestionsQueued extends WebhookInboxError {
+  constructor(waiting: number) {
+    super('QUESTIONS_QUEUED', `${waiting} questions wait already; ask again in a moment`);
   }
 }

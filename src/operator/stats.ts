@@ -2,7 +2,6 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { ACK_BUCKETS_MS } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { RelayStore, type Backlog } from '../storage/relay.store.js';
 import { StatStore, type StatPoint } from '../storage/stat.store.js';
@@ -68,14 +67,13 @@ export class Stats {
     private readonly reads: BoundedRead,
     private readonly store: StatStore,
     private readonly relays: RelayStore,
-    private readonly registry: HandlerRegistry,
   ) {}
 
   async overview(range: Range, nowMs = Date.now()): Promise<Overview> {
     const { sinceMs, stepMs } = RANGES[range];
     return this.reads.run(async (manager) => {
       const points = await this.store.series(manager, sinceMs, stepMs, false);
-      const backlog = await this.relays.backlog(manager, this.names());
+      const backlog = await this.relays.backlog(manager);
       const instances = (await this.relays.list(manager)).filter((one) => one.silentMs < SILENT_MS);
       return {
         range,
@@ -120,15 +118,6 @@ export class Stats {
         return [source, rates];
       }),
     );
-  }
-
-  /** Names that may be owed: those of this process. */
-  names(): string[] {
-    return [
-      ...this.registry.handlers().keys(),
-      ...this.registry.effects().keys(),
-      ...this.registry.routes().keys(),
-    ];
   }
 }
 

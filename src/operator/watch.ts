@@ -15,6 +15,7 @@ const RATIO_DELIVERIES = 100;
 @Injectable()
 export class Watch {
   private readonly hysteresis = new Hysteresis();
+  private unknownNames: readonly string[] = [];
   private seen: { readonly atMs: number; readonly metrics: Counted['metrics'] }[] = [];
 
   constructor(
@@ -39,6 +40,17 @@ export class Watch {
     if (this.hysteresis.reached('backlog', worst.ageMs, thresholdMs)) {
       this.alerts.raise({ kind: 'backlog', name: worst.name, ageMs: Math.round(worst.ageMs), thresholdMs });
     }
+  }
+
+  /** Names that no instance has code for, with how many rows have waited. Each once, and again only after its rows were gone. */
+  unknown(names: readonly { readonly name: string; readonly rows: number }[]): void {
+    const rows = new Map(names.map((one) => [one.name, one.rows]));
+    for (const name of new Set([...this.unknownNames, ...rows.keys()])) {
+      const count = rows.get(name) ?? 0;
+      if (this.hysteresis.reached(`unknown ${name}`, count, 1))
+        this.alerts.raise({ kind: 'unknown-name', name, rows: count });
+    }
+    this.unknownNames = [...rows.keys()];
   }
 
   private rejections(source: string, nowMs: number): void {

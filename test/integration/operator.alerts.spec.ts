@@ -1,5 +1,5 @@
-import type { INestApplication } from '@nestjs/common';
-import { Inbox, Inspector, Operator, type Alert } from '../../src/index.js';
+import { Injectable, type INestApplication } from '@nestjs/common';
+import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -56,6 +56,55 @@ describe('alerts', () => {
     expect(told('backlog')[0]).toMatchObject({ name: 'awardee/DeskHandlers.grant', thresholdMs: 3_600_000 });
     await round();
     expect(await shown('backlog')).toHaveLength(2);
+  });
+
+  it('R22 tell of rows that no instance can run, whenever their name became unknown, once until they are gone', async () => {
+    @Injectable()
+    class Elsewhere {
+      @OnEffect('print')
+      print() {}
+    }
+    const other = await createApplication({
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources, relay: false, reconcile: false, retention: false },
+      providers: [Elsewhere],
+    });
+    const owed = () =>
+      database.query(
+        `INSERT INTO webhook_outbox (id, kind, name, due_at) VALUES (gen_random_uuid(), 'effect', 'print', now() - interval '61 min')`,
+      );
+    try {
+      await other.get(DeskKeeper).round();
+      await owed();
+      await round();
+      // Another instance knows it: whether that one is slow is the backlog's to tell.
+      expect(told('unknown-name')).toEqual([]);
+    } finally {
+      await other.close();
+    }
+    await round();
+    await round();
+    expect(told('unknown-name')).toEqual([{ kind: 'unknown-name', name: 'print', rows: 1 }]);
+    expect(await shown('unknown-name')).toEqual([expect.objectContaining({ subject: 'print' })]);
+
+    const gone = () => database.query(`DELETE FROM webhook_outbox WHERE name = 'print'`);
+    await gone();
+    await round();
+    await owed();
+    // In the lane, and waiting for its turn: the other two places of what is pending.
+    await owed();
+    await database.query(`
+      UPDATE webhook_outbox SET alone = true
+       WHERE id = (SELECT id FROM webhook_outbox WHERE name = 'print' ORDER BY id LIMIT 1)`);
+    await owed();
+    await database.query(`
+      UPDATE webhook_outbox SET waits = true, order_name = name, order_key = 'k'
+       WHERE id = (SELECT id FROM webhook_outbox WHERE name = 'print' AND NOT alone ORDER BY id LIMIT 1)`);
+    await round();
+    expect(told('unknown-name')).toHaveLength(2);
+    expect(told('unknown-name')[1]).toMatchObject({ rows: 3 });
+    await gone();
+    await round();
   });
 
   it('R22 R33 tell of known bytes under a new id, and the page lists it with its event', async () => {
