@@ -35,6 +35,7 @@ import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
+import { PausedWork } from './inbox/paused.work.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
 import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
@@ -154,6 +155,7 @@ const inbox = [
   Inbox,
   InlineDispatcher,
   OwedRows,
+  PausedWork,
   ProviderRetries,
   RecordReconciler,
   Rejections,
