@@ -8,6 +8,7 @@ import { createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources } from '../support/desk.js';
 import { makePast } from '../support/past.js';
+import { hear, type Statement } from '../support/statements.js';
 
 const EVENTS = 100_000;
 const PENDING = 6_000;
@@ -23,11 +24,6 @@ interface Plan {
   readonly 'Rows Removed by Filter'?: number;
   readonly Plans?: readonly Plan[];
 }
-interface Statement {
-  readonly sql: string;
-  readonly parameters: unknown[];
-}
-
 const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
 const LARGE = ['webhook_claim', 'webhook_outbox', 'webhook_outbox_data'];
 
@@ -136,27 +132,10 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
 
   /** What the application asks of the large tables meanwhile. */
   async function asked(ask: () => Promise<unknown>): Promise<Statement[]> {
-    const dataSource = app.get(DataSource);
-    const statements: Statement[] = [];
-    const { logger } = dataSource;
-    const nothing = () => undefined;
-    dataSource.logger = {
-      logQuery: (sql, parameters: unknown[] = []) => {
-        if (/^\s*(SELECT|WITH)\b/.test(sql) && /webhook_(outbox|outbox_data|claim|event)\b/.test(sql))
-          statements.push({ sql, parameters });
-      },
-      logQueryError: nothing,
-      logQuerySlow: nothing,
-      logSchemaBuild: nothing,
-      logMigration: nothing,
-      log: nothing,
-    };
-    try {
-      await ask();
-    } finally {
-      dataSource.logger = logger;
-    }
-    return statements;
+    const heard = await hear(app.get(DataSource), ask);
+    return heard.filter(
+      ({ sql }) => /^\s*(SELECT|WITH)\b/.test(sql) && /webhook_(outbox|outbox_data|claim|event)\b/.test(sql),
+    );
   }
 });
 
