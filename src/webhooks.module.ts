@@ -30,6 +30,7 @@ import { Backfills } from './inbox/backfills.js';
 import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
+import { Conflicts } from './inbox/conflicts.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
@@ -149,6 +150,7 @@ const inbox = [
   Backfills,
   Backlog,
   Claimer,
+  Conflicts,
   DeliveryVerifier,
   EventDispatcher,
   GroupCommit,

@@ -24,13 +24,23 @@ export type Alert =
     }
   /** `skipStale` met a time more than a day ahead: the event ran, and the mark was not moved. */
   | { readonly kind: 'future-time'; readonly name: string; readonly at: string; readonly event: EventKey }
-  /** At least `threshold` rows are dead. Told once until the number has fallen below it. */
+  /** At least `threshold` rows are dead. Told once until the number has fallen to half of it. */
   | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
-  /** The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. */
+  /**
+   * The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. Each event once, and at most ten a
+   * minute for each source.
+   */
   | {
       readonly kind: 'conflict';
       readonly conflict: 'other-bytes' | 'suspected-replay';
       readonly event: EventKey;
+    }
+  /** `count` conflicts of the last minute, here alone: the provider's retries are not the same bytes, or someone tries. Told again only after the number fell to half. */
+  | {
+      readonly kind: 'conflict-burst';
+      readonly source: string;
+      readonly count: number;
+      readonly threshold: number;
     }
   /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
   | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }

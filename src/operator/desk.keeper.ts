@@ -15,6 +15,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { DeadLetters } from '../outbox/dead.letters.js';
 import { HostTimers } from '../outbox/host-timers.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeListener } from '../outbox/wake.listener.js';
@@ -66,6 +67,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly explainer: RejectionExplainer,
     private readonly watch: Watch,
     private readonly registry: HandlerRegistry,
+    private readonly deadLetters: DeadLetters,
     private readonly relay: OutboxRelay,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
@@ -105,8 +107,10 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   private async roundNow(): Promise<void> {
     await this.flush();
     const { manager } = this.dataSource;
-    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return;
+    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return this.deadLetters.recheck();
     await this.measure(manager);
+    // Rows that died where the process did not live to count them, or that a person has cleared.
+    await this.deadLetters.check();
     if (this.rounds % PRUNE_EVERY === 0) await this.prune(manager);
     this.rounds += 1;
   }

@@ -27,6 +27,8 @@ export interface Step {
   readonly rejectedBy: Readonly<Record<string, number>>;
   readonly retried: number;
   readonly dead: number;
+  /** Leases that ended with nothing recorded: processes that were killed, or too slow to renew. */
+  readonly lost: number;
   readonly unavailable: number;
   /** Milliseconds until a verdict, estimated from a histogram; null where nothing was answered. */
   readonly ackP50: number | null;
@@ -148,6 +150,7 @@ function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
     rejectedBy: Object.fromEntries(rejected.map(([metric, value]) => [metric.slice(REJECTED.length), value])),
     retried: count('retried'),
     dead: count('dead'),
+    lost: count('lost'),
     unavailable: count('unavailable') + count('failed'),
     ackP50: percentile(metrics, 0.5),
     ackP99: percentile(metrics, 0.99),

@@ -4,9 +4,11 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Counted } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Backlog } from '../storage/relay.store.js';
-import { Hysteresis } from './hysteresis.js';
+import { Hysteresis } from '../core/hysteresis.js';
 
-const REJECTION_WINDOW_MS = 60_000;
+const MINUTE_MS = 60_000;
+/** Conflicts in a minute: as many as are told of one by one. */
+const CONFLICTS = 10;
 const RATIO_WINDOW_MS = 5 * 60_000;
 /** Below this many deliveries a ratio says nothing. */
 const RATIO_DELIVERIES = 100;
@@ -29,6 +31,7 @@ export class Watch {
     this.seen = this.seen.filter(({ atMs }) => atMs > nowMs - RATIO_WINDOW_MS);
     for (const source of ['', ...this.options.sources.keys()]) {
       this.rejections(source, nowMs);
+      this.conflicts(source, nowMs);
       this.duplicates(source, nowMs);
     }
   }
@@ -55,9 +58,16 @@ export class Watch {
 
   private rejections(source: string, nowMs: number): void {
     const threshold = this.options.alerts.rejections;
-    const count = this.sum(source, nowMs - REJECTION_WINDOW_MS, (metric) => metric.startsWith('rejected:'));
+    const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric.startsWith('rejected:'));
     if (this.hysteresis.reached(`rejections ${source}`, count, threshold)) {
       this.alerts.raise({ kind: 'rejection-burst', source, count, threshold });
+    }
+  }
+
+  private conflicts(source: string, nowMs: number): void {
+    const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric === 'conflicts');
+    if (this.hysteresis.reached(`conflicts ${source}`, count, CONFLICTS)) {
+      this.alerts.raise({ kind: 'conflict-burst', source, count, threshold: CONFLICTS });
     }
   }
 

@@ -20,6 +20,7 @@ describe('alerts', () => {
       webhooks: {
         sources: deskSources,
         alerts: { backlogAge: '1h' },
+        deadLetterThreshold: 4,
         onAlert: (alert) => void alerts.push(alert),
       },
       providers: [DeskHandlers],
@@ -113,5 +114,47 @@ describe('alerts', () => {
     expect(told('conflict')).toEqual([expect.objectContaining({ conflict: 'suspected-replay' })]);
     await round();
     expect(await shown('conflict')).toEqual([expect.objectContaining({ subject: 'awardee twin' })]);
+  });
+
+  it('R22 tell of each conflict once, of ten a minute, and then how many there were', async () => {
+    alerts.length = 0;
+    for (let i = 0; i < 25; i += 1)
+      await send('awardee', awardee(`flood-${i}`, 'grant.made', { amount: 12 }));
+    for (let i = 0; i < 3; i += 1) await send('awardee', awardee('flood-0', 'grant.made', { amount: 12 }));
+    await round();
+    await round();
+    // One of the ten was told before.
+    const of = told('conflict').map((alert) => 'event' in alert && alert.event?.eventId);
+    expect(of).toEqual(Array.from({ length: 9 }, (_, i) => `flood-${i}`));
+    expect(told('conflict-burst')).toEqual([
+      { kind: 'conflict-burst', source: 'awardee', count: expect.any(Number), threshold: 10 },
+    ]);
+    expect(await shown('conflict-burst')).toHaveLength(1);
+  });
+
+  it('R14 tell of dead letters that nobody lived to count, and again only after a person cleared half of them', async () => {
+    const dead = () =>
+      database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason)
+        SELECT gen_random_uuid(), 'effect', 'gone', 'dead', now(), 'permanent-error' FROM generate_series(1, 4)`);
+    const clear = (rows: number) =>
+      database.query(
+        `DELETE FROM webhook_outbox WHERE id IN (SELECT id FROM webhook_outbox WHERE state = 'dead' LIMIT ${rows})`,
+      );
+    await dead();
+    await round();
+    expect(told('dead-letters')).toEqual([{ kind: 'dead-letters', count: 4, threshold: 4 }]);
+    // At the threshold figures flicker.
+    await clear(1);
+    await round();
+    await dead();
+    await round();
+    expect(told('dead-letters')).toHaveLength(1);
+    // Nobody dies meanwhile: the round sees that they are gone.
+    await clear(10);
+    await round();
+    await dead();
+    await round();
+    expect(told('dead-letters')).toHaveLength(2);
   });
 });
