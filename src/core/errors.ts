@@ -18,7 +18,7 @@ export type ErrorCode =
   | 'ENQUEUE_REFUSED'
   | 'HTTP_FAILED'
   | 'CLAIMS_QUEUED'
-  | 'QUESTIONS_QUEUED'
+  | 'NOT_ANSWERED'
   | 'BACKFILL_REFUSED'
   | 'ERASURE_REFUSED'
   | 'INPUT_REFUSED';
@@ -127,9 +127,9 @@ export class EventIdUnusable extends WebhookInboxError {
   }
 }
 
-/** So many questions of people wait for the database that this one was not asked. */
-export class QuestionsQueued extends WebhookInboxError {
-  constructor(waiting: number) {
-    super('QUESTIONS_QUEUED', `${waiting} questions wait already; ask again in a moment`);
+/** A person's question got no answer: too many wait before it, or the database does not answer. */
+export class NotAnswered extends WebhookInboxError {
+  constructor(why: string) {
+    super('NOT_ANSWERED', `${why}; ask again in a moment`);
   }
 }

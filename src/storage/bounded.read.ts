@@ -1,7 +1,8 @@
 import { Injectable, Inject } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { QuestionsQueued } from '../core/errors.js';
+import { NotAnswered } from '../core/errors.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { within } from '../core/within.js';
 import { inTransaction } from './connection.js';
 
 /** Longest statement of a person's question, in milliseconds. */
@@ -27,29 +28,43 @@ export class BoundedRead {
   constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
 
   /**
-   * @param endAfterMs when the connection is given up that does not answer
-   * @throws QuestionsQueued when so many wait that this one would hardly be answered while anyone still looks
+   * @param endAfterMs when its connection is given up, and its place with it
+   * @throws NotAnswered
    */
   async run<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs = END_AFTER_MS): Promise<T> {
     if (this.running >= MAX_AT_ONCE) {
-      if (this.waiting.length >= MAX_WAITING) throw new QuestionsQueued(MAX_WAITING);
+      if (this.waiting.length >= MAX_WAITING) throw new NotAnswered(`${MAX_WAITING} questions wait already`);
       await new Promise<void>((resolve) => this.waiting.push(resolve));
     } else this.running += 1;
     try {
-      return await inTransaction(
-        this.dataSource.manager,
-        STATEMENT_TIMEOUT_MS,
-        async (manager) => {
-          await manager.query(BOUNDS);
-          return read(manager);
-        },
-        endAfterMs,
-      );
+      return await this.inTime(read, endAfterMs);
     } finally {
       const next = this.waiting.shift();
       // The place goes to whoever has waited longest; the number that runs stays.
       if (next === undefined) this.running -= 1;
       else next();
     }
+  }
+
+  /** A connection that is being made can hang as well as one that is there, and the driver ends only the latter. */
+  private async inTime<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs: number): Promise<T> {
+    const late = new NotAnswered(`the database did not answer within ${endAfterMs} ms`);
+    let isLate = false;
+    const reading = inTransaction(
+      this.dataSource.manager,
+      STATEMENT_TIMEOUT_MS,
+      async (manager) => {
+        if (isLate) throw late;
+        await manager.query(BOUNDS);
+        return read(manager);
+      },
+      endAfterMs,
+    );
+    const ended = reading.catch(() => undefined);
+    if (!(await within(ended, endAfterMs))) {
+      isLate = true;
+      throw late;
+    }
+    return reading;
   }
 }
