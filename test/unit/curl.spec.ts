@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 // By a name that the compiler does not follow: the page is compiled for browsers, by its own rules.
 const page: string = '../../dashboard/src/curl.ts';
 const { curlOf } = (await import(page)) as {
-  curlOf(event: { headers: Record<string, string> }, body: string): string | undefined;
+  curlOf: (event: { headers: Record<string, string> }, body: string) => string | undefined;
 };
 
 describe('a delivery as a curl command', () => {
