@@ -49,6 +49,7 @@ export const DESK_TABLES: readonly string[] = [
         relays     boolean     NOT NULL,
         listens    boolean     NOT NULL,
         running    integer     NOT NULL,
+        names      text[]      NOT NULL,
         started_at timestamptz NOT NULL DEFAULT now(),
         seen_at    timestamptz NOT NULL DEFAULT now()
       )`,

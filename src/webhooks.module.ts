@@ -30,11 +30,13 @@ import { Backfills } from './inbox/backfills.js';
 import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
 import { DeliveryVerifier } from './inbox/delivery.verifier.js';
+import { Conflicts } from './inbox/conflicts.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { GroupCommit } from './inbox/group.commit.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
+import { PausedWork } from './inbox/paused.work.js';
 import { ProviderRetries } from './inbox/provider.retries.js';
 import { RecordReconciler } from './inbox/record.reconciler.js';
 import { Rejections } from './inbox/rejections.js';
@@ -148,12 +150,14 @@ const inbox = [
   Backfills,
   Backlog,
   Claimer,
+  Conflicts,
   DeliveryVerifier,
   EventDispatcher,
   GroupCommit,
   Inbox,
   InlineDispatcher,
   OwedRows,
+  PausedWork,
   ProviderRetries,
   RecordReconciler,
   Rejections,

@@ -91,6 +91,7 @@ export const api = {
   alerts: () => get<{ alerts: Alert[] }>('alerts'),
 
   revive: (ids: string[], reason: string) => act<{ revived: string[] }>('revive', { ids, reason }),
+  giveUp: (ids: string[], reason: string) => act<{ givenUp: string[] }>('give-up', { ids, reason }),
   issue: (fingerprint: string, state: DeadGroup['state'], reason: string) =>
     act<object>('issue', { fingerprint, state, reason }),
   verifyAgain: (source: string, after: string | undefined, reason: string) =>

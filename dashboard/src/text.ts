@@ -74,8 +74,3 @@ function nextSolid(text: string, start: number): number {
 export function looksLikeJson(text: string): boolean {
   return /^\s*[[{]/.test(text);
 }
-
-/** A text for a POSIX shell, in single quotes. */
-export function shellQuoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}

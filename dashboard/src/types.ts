@@ -24,6 +24,7 @@ export interface Step {
   rejectedBy: Record<string, number>;
   retried: number;
   dead: number;
+  lost: number;
   unavailable: number;
   ackP50: number | null;
   ackP99: number | null;
@@ -267,5 +268,6 @@ export interface SecondLook {
   taken: number;
   duplicates: number;
   stillWrong: number;
+  notClaimed: number;
   next?: string;
 }

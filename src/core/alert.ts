@@ -24,13 +24,23 @@ export type Alert =
     }
   /** `skipStale` met a time more than a day ahead: the event ran, and the mark was not moved. */
   | { readonly kind: 'future-time'; readonly name: string; readonly at: string; readonly event: EventKey }
-  /** At least `threshold` rows are dead. Told once until the number has fallen below it. */
+  /** At least `threshold` rows are dead. Told once until the number has fallen to half of it. */
   | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
-  /** The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. */
+  /**
+   * The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. Each event once, and at most ten a
+   * minute for each source.
+   */
   | {
       readonly kind: 'conflict';
       readonly conflict: 'other-bytes' | 'suspected-replay';
       readonly event: EventKey;
+    }
+  /** `count` conflicts of the last minute, here alone: the provider's retries are not the same bytes, or someone tries. Told again only after the number fell to half. */
+  | {
+      readonly kind: 'conflict-burst';
+      readonly source: string;
+      readonly count: number;
+      readonly threshold: number;
     }
   /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
   | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
@@ -49,7 +59,7 @@ export type Alert =
       readonly name: string;
       readonly event: EventKey;
     }
-  /** Rows that no running process has a handler or an effect for have waited for an hour. */
+  /** Rows that no running process has a handler or an effect for have waited for an hour. Told again only after they were gone. */
   | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
   /** The most overdue row has been due for `ageMs` milliseconds: too few relays, or none. Told again only after it fell to half. */
   | { readonly kind: 'backlog'; readonly name: string; readonly ageMs: number; readonly thresholdMs: number }

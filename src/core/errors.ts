@@ -18,6 +18,7 @@ export type ErrorCode =
   | 'ENQUEUE_REFUSED'
   | 'HTTP_FAILED'
   | 'CLAIMS_QUEUED'
+  | 'NOT_ANSWERED'
   | 'BACKFILL_REFUSED'
   | 'ERASURE_REFUSED'
   | 'INPUT_REFUSED';
@@ -123,5 +124,12 @@ export class SignatureRejection extends WebhookInboxError {
 export class EventIdUnusable extends WebhookInboxError {
   constructor(detail: string) {
     super('EVENT_ID_UNUSABLE', detail);
+  }
+}
+
+/** A person's question got no answer: too many wait before it, or the database does not answer. */
+export class NotAnswered extends WebhookInboxError {
+  constructor(why: string) {
+    super('NOT_ANSWERED', `${why}; ask again in a moment`);
   }
 }

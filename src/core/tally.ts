@@ -4,7 +4,7 @@ import type { EventKey } from './event.js';
 /** Upper bounds of the histogram of answer times, in milliseconds; the last bucket is open. */
 export const ACK_BUCKETS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000] as const;
 
-/** What is counted for each source: requests answered, work settled. Rejections count under `rejected:<reason>`. */
+/** What is counted for each source: requests answered, work settled, leases lost. Rejections count under `rejected:<reason>`. */
 export type Metric =
   | 'deliveries'
   | 'duplicates'
@@ -13,6 +13,8 @@ export type Metric =
   | 'handled'
   | 'retried'
   | 'dead'
+  | 'lost'
+  | 'conflicts'
   | `rejected:${string}`
   | `ack:${number}`;
 

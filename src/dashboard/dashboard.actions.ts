@@ -10,6 +10,7 @@ import { ACTION_INPUT, read, type ActionName } from './input.js';
 /** Which permission an action of the API needs. */
 export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   revive: 'revive',
+  'give-up': 'give-up',
   issue: 'issue',
   'verify-again': 'verify-again',
   reveal: 'reveal',
@@ -44,6 +45,10 @@ export class DashboardActions {
       case 'revive': {
         const input = read(ACTION_INPUT.revive, body, name);
         return { revived: await this.operator.revive(input.ids, deed(input)) };
+      }
+      case 'give-up': {
+        const input = read(ACTION_INPUT['give-up'], body, name);
+        return { givenUp: await this.operator.giveUp(input.ids, deed(input)) };
       }
       case 'issue': {
         const input = read(ACTION_INPUT.issue, body, name);

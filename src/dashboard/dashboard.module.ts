@@ -10,6 +10,7 @@ import {
 } from './dashboard.options.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
+import { TrailingSlash } from './trailing.slash.js';
 
 /** Mounts the dashboard: page and JSON API, under the application's own guards. Needs `WebhooksModule` in the same application. */
 @Module({})
@@ -34,6 +35,7 @@ export class WebhooksDashboardModule implements OnApplicationBootstrap {
         DashboardLists,
         PageFiles,
         Reply,
+        TrailingSlash,
       ],
     };
   }

@@ -12,6 +12,7 @@ export const DASHBOARD_ACTIONS = [
   'view',
   'reveal',
   'revive',
+  'give-up',
   'issue',
   'verify-again',
   'replay',

@@ -1,6 +1,6 @@
 import type { Logger } from '@nestjs/common';
 import { sqlStateOf } from '../core/classify.js';
-import { InputRefused, WebhookInboxError } from '../core/errors.js';
+import { InputRefused, NotAnswered, WebhookInboxError } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 
 /** An answer other than 200. */
@@ -17,6 +17,7 @@ export class Refused extends Error {
 export function faultOf(error: unknown, logger: Logger): [number, string] {
   if (error instanceof Refused) return [error.status, error.message];
   if (error instanceof InputRefused) return [400, error.message];
+  if (error instanceof NotAnswered) return [503, error.message];
   if (error instanceof WebhookInboxError) return [422, error.message];
   logger.error(logLine(`the dashboard failed: ${errorText(error)}`, {}));
   if (sqlStateOf(error) === '57014')

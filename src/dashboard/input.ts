@@ -3,7 +3,14 @@ import { InputRefused } from '../core/errors.js';
 import { OUTBOX_STATES } from '../core/states.js';
 import { MAX_AT_ONCE } from '../operator/operator.js';
 
-const text = (max: number) => z.string().max(max);
+/** PostgreSQL holds no NUL and no half of a character. */
+const text = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((value) => value.isWellFormed() && !value.includes('\u0000'), {
+      error: 'expected text without NUL and without half characters',
+    });
 const reason = text(1_000).default('');
 const uuid = z.uuid();
 const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
@@ -13,6 +20,7 @@ const refire = z.array(text(255)).max(50).default([]);
 /** What each action takes as JSON. */
 export const ACTION_INPUT = {
   revive: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
+  'give-up': z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   issue: z.strictObject({
     fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
     state: z.enum(['open', 'acknowledged', 'resolved']),

@@ -173,6 +173,11 @@ export class HandlerRegistry {
     return this.routesByName;
   }
 
+  /** Every name of a row that this process has code for. */
+  names(): string[] {
+    return [...this.handlersByName.keys(), ...this.effectsByName.keys(), ...this.routesByName.keys()];
+  }
+
   private accept(name: string, taken: boolean): void {
     const bytes = Buffer.byteLength(name);
     if (bytes > MAX_NAME_BYTES) {

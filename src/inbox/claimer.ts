@@ -1,6 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { Alerts } from '../core/alerts.js';
 import { sqlStateOf } from '../core/classify.js';
 import { byKey, keyText } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
@@ -12,6 +11,7 @@ import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
+import { Conflicts } from './conflicts.js';
 import type { IncomingEvent } from './delivery.js';
 
 /** An event with the handler rows that it would be owed. */
@@ -52,7 +52,7 @@ export class Claimer {
     private readonly claims: ClaimStore,
     private readonly registry: HandlerRegistry,
     private readonly orderKeys: OrderKeys,
-    private readonly alerts: Alerts,
+    private readonly conflicts: Conflicts,
     private readonly tally: Tally,
   ) {}
 
@@ -132,7 +132,7 @@ export class Claimer {
     }
     const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);
     if (suspected.length > 0) await this.claims.recordSuspectedReplays(manager, suspected);
-    for (const event of suspected) this.tellConflict(event, 'suspected-replay');
+    for (const event of suspected) this.conflicts.tell(event, 'suspected-replay');
     return results;
   }
 
@@ -160,7 +160,7 @@ export class Claimer {
     );
     for (const [index, { conflict }] of results.entries()) {
       const { event } = lost[index]!;
-      if (conflict) this.tellConflict(event, 'other-bytes');
+      if (conflict) this.conflicts.tell(event, 'other-bytes');
       this.tally.duplicate(event);
     }
     return results.map(({ revived }) => revived);
@@ -189,11 +189,6 @@ export class Claimer {
       bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256,
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
-  }
-
-  private tellConflict(event: IncomingEvent, conflict: 'other-bytes' | 'suspected-replay'): void {
-    const { source, tenant, eventId } = event;
-    this.alerts.raise({ kind: 'conflict', conflict, event: { source, tenant, eventId } });
   }
 }
 

@@ -1,7 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
-import { MAX_TIMER_MS } from '../core/duration.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -19,8 +18,13 @@ import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './del
 import { outsideWindow } from './delivery.verifier.js';
 import { GroupCommit } from './group.commit.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
+import { PausedWork } from './paused.work.js';
 import { ProviderRetries } from './provider.retries.js';
-import { worst, type Verdict } from './verdict.js';
+import { inTime, worst, type Verdict } from './verdict.js';
+
+const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
+/** Nothing is claimed: what is owed waits for a run that a delivery may not make, and the provider keeps the event. */
+const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
 
 /** Claims the events of a verified delivery with what is owed for them, and says what the answer may be. */
 @Injectable()
@@ -41,6 +45,7 @@ export class EventDispatcher {
     private readonly providerRetries: ProviderRetries,
     private readonly wakeUp: WakeUp,
     private readonly backlog: Backlog,
+    private readonly paused: PausedWork,
     private readonly tally: Tally,
   ) {}
 
@@ -52,11 +57,14 @@ export class EventDispatcher {
     return this.decide(delivery, async (event) => {
       const { source } = delivery;
       const handlers = this.registry.match(source.name, event.type);
-      const inline = this.draining ? [] : handlers.filter((handler) => handler.inline);
-      if (source.retries === 'provider' && this.draining)
-        return { kind: 'unavailable', why: 'shutting down' };
+      if (source.retries === 'provider') {
+        if (this.draining) return SHUTTING_DOWN;
+        if (await this.paused.any(source.name, handlers)) return PAUSED;
+      }
+      const asked = this.draining ? [] : handlers.filter((handler) => handler.inline);
+      const inline = source.retries === 'own' ? await this.paused.without(source.name, asked) : asked;
       if (inline.length > 0) {
-        const others = handlers.filter((handler) => !handler.inline);
+        const others = handlers.filter((handler) => !inline.includes(handler));
         return this.inline.dispatch(source, event, inline.map(asInlineWork), others);
       }
       if (source.retries === 'provider') return this.providerRetries.dispatch(source, event, handlers);
@@ -66,12 +74,13 @@ export class EventDispatcher {
 
   /** As `dispatch`, with the code of an application's own route as the only handler: inline, retried by the provider. */
   async dispatchRoute(delivery: VerifiedDelivery, name: string, code: HandlerCode): Promise<Verdict> {
-    if (this.draining) return { kind: 'unavailable', why: 'shutting down' };
+    if (this.draining) return SHUTTING_DOWN;
     const { source } = delivery;
     const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
-    return this.decide(delivery, (event) => {
+    return this.decide(delivery, async (event) => {
       const handlers = this.registry.match(source.name, event.type);
+      if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
       const inline = handlers.filter((handler) => handler.inline).map(asInlineWork);
       const others = handlers.filter((handler) => !handler.inline);
       return this.inline.dispatch({ ...source, retries: 'provider' }, event, [work, ...inline], others);
@@ -91,7 +100,7 @@ export class EventDispatcher {
   async finish(): Promise<void> {
     const longest = Math.max(...[...this.options.sources.values()].map(({ ackTimeoutMs }) => ackTimeoutMs));
     const ended = Promise.allSettled([...this.running, this.group.finish()]);
-    await this.inTime(ended, longest + this.options.claimTimeoutMs);
+    await inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
   /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
@@ -111,7 +120,7 @@ export class EventDispatcher {
     const events = incomingEvents(delivery);
     try {
       if (delivery.stale) {
-        const late = await this.inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
+        const late = await inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
         if (late !== undefined) return late;
       }
       const admitted = await this.admitted(events);
@@ -124,12 +133,12 @@ export class EventDispatcher {
       const together: IncomingEvent[] = [];
       for (const event of admitted) {
         const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
-        const verdict = await this.alone(delivery, () => this.inTime(this.tracked(each(event)), ms));
+        const verdict = await this.alone(delivery, () => inTime(this.tracked(each(event)), ms));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(await this.inTime(this.claimAll(delivery, together), this.options.claimTimeoutMs));
+        verdicts.push(await inTime(this.claimAll(delivery, together), this.options.claimTimeoutMs));
       return events.length === 0 ? { kind: 'ok' } : worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
@@ -151,7 +160,7 @@ export class EventDispatcher {
       }
       return found;
     };
-    return this.inTime(known(), this.options.claimTimeoutMs);
+    return inTime(known(), this.options.claimTimeoutMs);
   }
 
   private tracked<T>(work: Promise<T>): Promise<T> {
@@ -206,22 +215,6 @@ export class EventDispatcher {
     for (const event of events) {
       if ((await this.claims.find(this.dataSource.manager, event)) === undefined)
         throw outsideWindow(delivery.source, delivery.skewMs);
-    }
-  }
-
-  /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
-  private async inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<Verdict>((resolve) => {
-      timer = setTimeout(
-        () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
-        Math.min(ms, MAX_TIMER_MS),
-      );
-    });
-    try {
-      return await Promise.race([work, late]);
-    } finally {
-      clearTimeout(timer);
     }
   }
 

@@ -81,9 +81,21 @@ export class Rejections {
   }
 
   private sample(entry: Entry, sample: RejectionSample): void {
-    if (this.samples.length >= MAX_SAMPLES || sample.request.rawBody.length > MAX_SAMPLE_BYTES) return;
+    if (sample.request.rawBody.length > MAX_SAMPLE_BYTES) return;
     if (performance.now() - entry.sampledAt < this.sampleEveryMs) return;
+    if (this.samples.length >= MAX_SAMPLES && !this.makeRoom(sample.source)) return;
     entry.sampledAt = performance.now();
     this.samples.push(sample);
+  }
+
+  /** The source with the most samples gives its last to one that has fewer: a flood at one URL must not hide another's fault. */
+  private makeRoom(source: string): boolean {
+    const counts = new Map([[source, 1]]);
+    for (const one of this.samples) counts.set(one.source, (counts.get(one.source) ?? 0) + 1);
+    const [most, count] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a));
+    if (most === source || count <= counts.get(source)!) return false;
+    const last = this.samples.findLastIndex((one) => one.source === most);
+    this.samples.splice(last, 1);
+    return true;
   }
 }

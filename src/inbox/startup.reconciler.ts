@@ -11,7 +11,6 @@ import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim
 import { LeaseStore } from '../storage/lease.store.js';
 import { storeErrorText } from '../storage/store.error.js';
 import { isOwed, OwedRows } from './owed.rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
 import { RecordReconciler, type RecordReport } from './record.reconciler.js';
 
 export interface ReconcileReport {
@@ -32,7 +31,6 @@ const JOB_MS = 60_000;
 const REMATCH_MS = 10 * 60_000;
 /** When what older receivers claimed after the boot is looked for: once more, while all of it is within `REMATCH_MS`. */
 export const AGAIN_MS = 0.9 * REMATCH_MS;
-const UNKNOWN_AGE_MS = 3_600_000;
 const BATCH = 500;
 
 /**
@@ -48,7 +46,6 @@ export class StartupReconciler {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
     private readonly owedRows: OwedRows,
-    private readonly outbox: OutboxStore,
     private readonly leases: LeaseStore,
     private readonly records: RecordReconciler,
     private readonly registry: HandlerRegistry,
@@ -65,7 +62,6 @@ export class StartupReconciler {
     if (!(await mine())) return { ran: false, events: 0, added: 0, missing: 0, records: nothing };
     try {
       const rematched = await this.rematch(mine);
-      await this.tellUnknownNames();
       const records = await this.records.reconcile(mine);
       if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
       const { checked, missing: missingRecords, reprocessed, unchecked } = records;
@@ -121,20 +117,5 @@ export class StartupReconciler {
     const event = { source: claim.source, tenant: claim.tenant, eventId: claim.event_id };
     this.alerts.raise({ kind: 'missing-rows', event, owed: claim.owed, found: claim.names.length });
     return true;
-  }
-
-  private async tellUnknownNames(): Promise<void> {
-    const known = [
-      ...this.registry.handlers().keys(),
-      ...this.registry.effects().keys(),
-      ...this.registry.routes().keys(),
-    ];
-    for (const { name, rows } of await this.outbox.unknownNames(
-      this.dataSource.manager,
-      known,
-      UNKNOWN_AGE_MS,
-    )) {
-      this.alerts.raise({ kind: 'unknown-name', name, rows });
-    }
   }
 }

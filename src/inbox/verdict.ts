@@ -1,3 +1,4 @@
+import { MAX_TIMER_MS } from '../core/duration.js';
 /** What came of a delivery; the edge turns it into an answer. */
 export type Verdict =
   /** Committed. */
@@ -16,4 +17,20 @@ export function worst(verdicts: readonly Verdict[]): Verdict {
     if (found !== undefined) return found;
   }
   return { kind: 'duplicate' };
+}
+
+/** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
+export async function inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Verdict>((resolve) => {
+    timer = setTimeout(
+      () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
+      Math.min(ms, MAX_TIMER_MS),
+    );
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

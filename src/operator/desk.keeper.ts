@@ -14,16 +14,19 @@ import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { DeadLetters } from '../outbox/dead.letters.js';
 import { HostTimers } from '../outbox/host-timers.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeListener } from '../outbox/wake.listener.js';
 import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
+import { BoundedRead } from '../storage/bounded.read.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
 import { StatStore } from '../storage/stat.store.js';
 import { storeErrorText } from '../storage/store.error.js';
 import { RejectionExplainer } from './rejection.explainer.js';
-import { Stats } from './stats.js';
+import { SILENT_MS } from './stats.js';
 import { Watch } from './watch.js';
 
 const TIMER = 'webhook-inbox:desk';
@@ -34,6 +37,8 @@ const JOB_MS = 3 * ROUND_MS;
 const PRUNE_EVERY = 120;
 const STATS_AGE_MS = 3 * 86_400_000;
 const INSTANCE_AGE_MS = 3_600_000;
+/** Rows that nobody has code for are told of when they have been due for so long: a deploy takes its time. */
+const UNKNOWN_AGE_MS = 3_600_000;
 const MAX_ALERTS = 100;
 const KEEP_ALERTS = 500;
 
@@ -54,13 +59,15 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly tally: Tally,
-    private readonly stats: Stats,
+    private readonly reads: BoundedRead,
     private readonly store: StatStore,
     private readonly relays: RelayStore,
     private readonly alertStore: AlertStore,
     private readonly leases: LeaseStore,
     private readonly explainer: RejectionExplainer,
     private readonly watch: Watch,
+    private readonly registry: HandlerRegistry,
+    private readonly deadLetters: DeadLetters,
     private readonly relay: OutboxRelay,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
@@ -100,8 +107,10 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   private async roundNow(): Promise<void> {
     await this.flush();
     const { manager } = this.dataSource;
-    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return;
+    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return this.deadLetters.recheck();
     await this.measure(manager);
+    // Rows that died where the process did not live to count them, or that a person has cleared.
+    await this.deadLetters.check();
     if (this.rounds % PRUNE_EVERY === 0) await this.prune(manager);
     this.rounds += 1;
   }
@@ -128,9 +137,13 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   }
 
   private async measure(manager: EntityManager): Promise<void> {
-    const backlog = await this.relays.backlog(manager, this.stats.names());
+    const { backlog, instances, unknown } = await this.reads.run(async (bounded) => ({
+      backlog: await this.relays.backlog(bounded),
+      instances: await this.relays.list(bounded),
+      unknown: await this.relays.unknownNames(bounded, UNKNOWN_AGE_MS, SILENT_MS),
+    }));
     this.watch.backlog(backlog);
-    const instances = await this.relays.list(manager);
+    this.watch.unknown(unknown);
     const gauge = (metric: string, value: number) => ({ source: '', metric: `max:${metric}`, value });
     await this.store.flush(manager, {
       duplicates: [],
@@ -163,6 +176,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       relays: this.options.relay !== false,
       listens: this.listener.listening,
       running: this.relay.running,
+      names: this.registry.names(),
     };
   }
 

@@ -199,7 +199,7 @@ export class Inspector {
   async relays(): Promise<InspectedRelays> {
     return this.reads.run(async (manager) => {
       const rows = await this.relayRows.list(manager);
-      const { overdue } = await this.relayRows.backlog(manager, this.stats.names());
+      const { overdue } = await this.relayRows.backlog(manager);
       return {
         instances: rows.map((row) => ({ ...row, alive: row.silentMs < SILENT_MS })),
         leases: await this.relayRows.leases(manager),

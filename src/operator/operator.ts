@@ -42,12 +42,17 @@ export class Operator {
 
   /** Gives dead rows new attempts. Returns the ids of those that were dead. */
   async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
-    capped(outboxIds.length);
-    const [first] = outboxIds;
-    const target = outboxIds.length === 1 ? first! : `${outboxIds.length} rows, ${first} first`;
-    return this.audited({ action: 'revive', target, detail: { ids: outboxIds } }, decider, async () => {
+    return this.audited({ action: 'revive', ...rowsOf(outboxIds) }, decider, async () => {
       const revived = await this.revivals.revive(outboxIds, decider);
       return [revived, { revived: revived.length }];
+    });
+  }
+
+  /** Lets dead rows be, for good. Returns the ids of those that were dead and not given up before. */
+  async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
+    return this.audited({ action: 'give up', ...rowsOf(outboxIds) }, decider, async () => {
+      const givenUp = await this.revivals.giveUp(outboxIds, decider);
+      return [givenUp, { givenUp: givenUp.length }];
     });
   }
 
@@ -191,6 +196,12 @@ function withoutSecrets(url: string): string {
   if (!URL.canParse(url)) return '';
   const { origin, pathname } = new URL(url);
   return `${origin}${pathname}`;
+}
+
+function rowsOf(ids: readonly string[]): Pick<AuditEntry, 'target' | 'detail'> {
+  capped(ids.length);
+  const [first] = ids;
+  return { target: ids.length === 1 ? first! : `${ids.length} rows, ${first} first`, detail: { ids } };
 }
 
 function targetOf(events: readonly EventKey[]): string {

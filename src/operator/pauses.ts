@@ -12,8 +12,9 @@ import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.j
 import type { Decider } from './revivals.js';
 
 /**
- * Pauses sources, handlers and effects on all instances, within a second. Events are still received and claimed; what runs goes on.
- * A paused source stops its handlers, not the effects that they have enqueued.
+ * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. Events are still received and claimed,
+ * but where a delivery is what runs the paused work: under `retries: 'provider'` and by a route with `@UseWebhook` it is answered 503,
+ * and its provider keeps the event. A paused source stops its handlers, not the effects that they have enqueued.
  */
 @Injectable()
 export class Pauses {
@@ -54,7 +55,8 @@ export class Pauses {
 
   /** Of a handler or an effect the first name, which every version knows: a renaming ends no pause. */
   private known(kind: PauseKind, name: string): string {
-    if (kind === 'handler') return firstName(this.registry.knownHandler(name));
+    if (kind === 'handler')
+      return this.registry.routes().has(name) ? name : firstName(this.registry.knownHandler(name));
     if (kind === 'effect') return firstName(this.registry.knownEffect(name));
     const known = [...this.options.sources.keys()];
     if (known.includes(name)) return name;

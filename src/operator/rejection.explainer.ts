@@ -12,6 +12,8 @@ import { diagnose } from './diagnosis.js';
 const NEVER_KEPT = new Set(['authorization', 'cookie', 'proxy-authorization', 'set-cookie']);
 /** Rows that stay; the oldest go first. */
 const MAX_ROWS = 5_000;
+/** Of bodies that are kept; the oldest go first. 5,000 of the largest would be 1.3 GB. */
+const MAX_KEPT_BYTES = 64 * 1024 * 1024;
 const MAX_NAMES = 40;
 
 /** Explains samples of rejected requests, off the way of any request, and writes them down. */
@@ -34,7 +36,7 @@ export class RejectionExplainer {
   }
 
   async prune(manager: EntityManager): Promise<void> {
-    await this.store.prune(manager, this.options.keepRejectionsMs, MAX_ROWS);
+    await this.store.prune(manager, this.options.keepRejectionsMs, MAX_ROWS, MAX_KEPT_BYTES);
   }
 
   private async explainOne(manager: EntityManager, sample: RejectionSample): Promise<void> {

@@ -16,9 +16,13 @@ export interface SecondLookReport {
   readonly taken: number;
   readonly duplicates: number;
   readonly stillWrong: number;
+  /** Right after all, and not claimed: the database or a handler failed, or it is paused. They stay, for another call. */
+  readonly notClaimed: number;
   /** `after` for the next call; absent when all were looked at. */
   readonly next?: string;
 }
+
+type Outcome = 'ok' | 'duplicate' | 'wrong' | 'not-claimed';
 
 const BATCH = 50;
 
@@ -42,14 +46,15 @@ export class SecondLook {
     if (source === undefined)
       throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${sourceName}' is configured`);
     const kept = await this.store.kept(this.dataSource.manager, sourceName, BATCH, after);
-    const outcomes: ('ok' | 'duplicate' | 'wrong')[] = [];
+    const outcomes: Outcome[] = [];
     for (const request of kept) outcomes.push(await this.one(source, request));
-    const count = (outcome: string) => outcomes.filter((one) => one === outcome).length;
+    const count = (outcome: Outcome) => outcomes.filter((one) => one === outcome).length;
     return {
       looked: kept.length,
       taken: count('ok'),
       duplicates: count('duplicate'),
       stillWrong: count('wrong'),
+      notClaimed: count('not-claimed'),
       next: kept.length === BATCH ? kept.at(-1)!.id : undefined,
     };
   }
@@ -57,14 +62,14 @@ export class SecondLook {
   private async one(
     source: Source,
     kept: { readonly id: string; readonly at: Date; readonly method: string } & KeptRequest,
-  ): Promise<'ok' | 'duplicate' | 'wrong'> {
+  ): Promise<Outcome> {
     const { method, url, body: rawBody } = kept;
     const request = { method, url, rawBody, headers: RequestHeaders.fromRaw(kept.headers.flat()) };
     try {
       const verified = await this.verifier.verify(source, request, kept.at.getTime());
       if (verified.kind !== 'delivery') return 'wrong';
       const verdict = await this.dispatcher.dispatch(verified.delivery);
-      if (verdict.kind !== 'ok' && verdict.kind !== 'duplicate') return 'wrong';
+      if (verdict.kind !== 'ok' && verdict.kind !== 'duplicate') return 'not-claimed';
       // Claimed first, noted second: a crash between the two makes the next look find a duplicate.
       await this.store.taken(this.dataSource.manager, kept.id, verdict.kind);
       return verdict.kind;

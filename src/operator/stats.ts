@@ -2,7 +2,6 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { ACK_BUCKETS_MS } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { RelayStore, type Backlog } from '../storage/relay.store.js';
 import { StatStore, type StatPoint } from '../storage/stat.store.js';
@@ -28,6 +27,8 @@ export interface Step {
   readonly rejectedBy: Readonly<Record<string, number>>;
   readonly retried: number;
   readonly dead: number;
+  /** Leases that ended with nothing recorded: processes that were killed, or too slow to renew. */
+  readonly lost: number;
   readonly unavailable: number;
   /** Milliseconds until a verdict, estimated from a histogram; null where nothing was answered. */
   readonly ackP50: number | null;
@@ -68,14 +69,13 @@ export class Stats {
     private readonly reads: BoundedRead,
     private readonly store: StatStore,
     private readonly relays: RelayStore,
-    private readonly registry: HandlerRegistry,
   ) {}
 
   async overview(range: Range, nowMs = Date.now()): Promise<Overview> {
     const { sinceMs, stepMs } = RANGES[range];
     return this.reads.run(async (manager) => {
       const points = await this.store.series(manager, sinceMs, stepMs, false);
-      const backlog = await this.relays.backlog(manager, this.names());
+      const backlog = await this.relays.backlog(manager);
       const instances = (await this.relays.list(manager)).filter((one) => one.silentMs < SILENT_MS);
       return {
         range,
@@ -121,15 +121,6 @@ export class Stats {
       }),
     );
   }
-
-  /** Names that may be owed: those of this process. */
-  names(): string[] {
-    return [
-      ...this.registry.handlers().keys(),
-      ...this.registry.effects().keys(),
-      ...this.registry.routes().keys(),
-    ];
-  }
 }
 
 function stepsOf(points: readonly StatPoint[], sinceMs: number, stepMs: number, nowMs: number): Step[] {
@@ -159,6 +150,7 @@ function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
     rejectedBy: Object.fromEntries(rejected.map(([metric, value]) => [metric.slice(REJECTED.length), value])),
     retried: count('retried'),
     dead: count('dead'),
+    lost: count('lost'),
     unavailable: count('unavailable') + count('failed'),
     ackP50: percentile(metrics, 0.5),
     ackP99: percentile(metrics, 0.99),

@@ -4,9 +4,11 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Counted } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Backlog } from '../storage/relay.store.js';
-import { Hysteresis } from './hysteresis.js';
+import { Hysteresis } from '../core/hysteresis.js';
 
-const REJECTION_WINDOW_MS = 60_000;
+const MINUTE_MS = 60_000;
+/** Conflicts in a minute: as many as are told of one by one. */
+const CONFLICTS = 10;
 const RATIO_WINDOW_MS = 5 * 60_000;
 /** Below this many deliveries a ratio says nothing. */
 const RATIO_DELIVERIES = 100;
@@ -15,6 +17,7 @@ const RATIO_DELIVERIES = 100;
 @Injectable()
 export class Watch {
   private readonly hysteresis = new Hysteresis();
+  private unknownNames: readonly string[] = [];
   private seen: { readonly atMs: number; readonly metrics: Counted['metrics'] }[] = [];
 
   constructor(
@@ -28,6 +31,7 @@ export class Watch {
     this.seen = this.seen.filter(({ atMs }) => atMs > nowMs - RATIO_WINDOW_MS);
     for (const source of ['', ...this.options.sources.keys()]) {
       this.rejections(source, nowMs);
+      this.conflicts(source, nowMs);
       this.duplicates(source, nowMs);
     }
   }
@@ -41,11 +45,29 @@ export class Watch {
     }
   }
 
+  /** Names that no instance has code for, with how many rows have waited. Each once, and again only after its rows were gone. */
+  unknown(names: readonly { readonly name: string; readonly rows: number }[]): void {
+    const rows = new Map(names.map((one) => [one.name, one.rows]));
+    for (const name of new Set([...this.unknownNames, ...rows.keys()])) {
+      const count = rows.get(name) ?? 0;
+      if (this.hysteresis.reached(`unknown ${name}`, count, 1))
+        this.alerts.raise({ kind: 'unknown-name', name, rows: count });
+    }
+    this.unknownNames = [...rows.keys()];
+  }
+
   private rejections(source: string, nowMs: number): void {
     const threshold = this.options.alerts.rejections;
-    const count = this.sum(source, nowMs - REJECTION_WINDOW_MS, (metric) => metric.startsWith('rejected:'));
+    const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric.startsWith('rejected:'));
     if (this.hysteresis.reached(`rejections ${source}`, count, threshold)) {
       this.alerts.raise({ kind: 'rejection-burst', source, count, threshold });
+    }
+  }
+
+  private conflicts(source: string, nowMs: number): void {
+    const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric === 'conflicts');
+    if (this.hysteresis.reached(`conflicts ${source}`, count, CONFLICTS)) {
+      this.alerts.raise({ kind: 'conflict-burst', source, count, threshold: CONFLICTS });
     }
   }
 

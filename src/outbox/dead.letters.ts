@@ -1,16 +1,19 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { Alerts } from '../core/alerts.js';
+import { Hysteresis } from '../core/hysteresis.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { LoneStatements } from './lone.statements.js';
 
-/** Watches the number of dead rows: alerts once when it reaches the threshold, and again only after it has fallen below. */
+const DEAD = 'dead';
+
+/** Watches the number of dead rows: alerts once when it reaches the threshold, and again only after it has fallen to half of it. */
 @Injectable()
 export class DeadLetters {
   private readonly logger = new Logger('WebhookInbox');
-  private told = false;
+  private readonly hysteresis = new Hysteresis();
   private checking: Promise<void> | undefined;
   private again = false;
 
@@ -28,6 +31,11 @@ export class DeadLetters {
     return this.checking;
   }
 
+  /** Counts again where it was told: whether a person has cleared them is seen by nobody's death. */
+  async recheck(): Promise<void> {
+    if (this.hysteresis.isTold(DEAD)) await this.check();
+  }
+
   private async countUntilCurrent(): Promise<void> {
     while (this.again) {
       this.again = false;
@@ -40,8 +48,8 @@ export class DeadLetters {
     const threshold = this.options.deadLetterThreshold;
     try {
       const count = await this.statements.send((manager) => this.store.countDead(manager, threshold));
-      if (count >= threshold && !this.told) this.alerts.raise({ kind: 'dead-letters', count, threshold });
-      this.told = count >= threshold;
+      if (this.hysteresis.reached(DEAD, count, threshold))
+        this.alerts.raise({ kind: 'dead-letters', count, threshold });
     } catch (error) {
       this.logger.error(logLine(`dead letters could not be counted: ${errorText(error)}`, {}));
     }

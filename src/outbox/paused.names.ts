@@ -16,6 +16,7 @@ export interface Paused {
 export class PausedNames {
   private readAt = -Infinity;
   private names = new Set<string>();
+  private reading: Promise<void> | undefined;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -24,11 +25,8 @@ export class PausedNames {
 
   /** @param endAfterMs when a connection that does not answer is given up */
   async read(endAfterMs: number): Promise<Paused> {
-    if (performance.now() - this.readAt > FRESH_MS) {
-      const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
-      this.names = new Set(pauses.map(({ kind, name }) => keyOf(kind, name)));
-      this.readAt = performance.now();
-    }
+    // Who comes while another reads shares its answer.
+    if (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
     const { names } = this;
     return { has: (kind, name) => names.has(keyOf(kind, name)) };
   }
@@ -36,6 +34,27 @@ export class PausedNames {
   /** Reads again at the next look: this process has just changed something. */
   forget(): void {
     this.readAt = -Infinity;
+    this.reading = undefined;
+  }
+
+  private begin(endAfterMs: number): Promise<void> {
+    const reading = this.load(endAfterMs).then((names) => {
+      // One that was forgotten meanwhile may have looked before the change.
+      if (this.reading !== reading) return;
+      this.names = names;
+      this.readAt = performance.now();
+    });
+    this.reading = reading;
+    const ended = () => {
+      if (this.reading === reading) this.reading = undefined;
+    };
+    reading.then(ended, ended);
+    return reading;
+  }
+
+  private async load(endAfterMs: number): Promise<Set<string>> {
+    const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
+    return new Set(pauses.map(({ kind, name }) => keyOf(kind, name)));
   }
 }
 

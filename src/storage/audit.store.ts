@@ -28,14 +28,14 @@ export class AuditStore {
         entry.action,
         storable(entry.target, 600),
         storable(entry.reason, 1_000),
-        JSON.stringify(entry.detail ?? {}),
+        json(entry.detail ?? {}),
       ],
     );
     return row!.id;
   }
 
   async end(manager: EntityManager, id: string, outcome: Readonly<Record<string, unknown>>): Promise<void> {
-    await manager.query(`UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, JSON.stringify(outcome)]);
+    await manager.query(`UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, json(outcome)]);
   }
 
   /** Newest first, from before the row `before`. */
@@ -46,4 +46,9 @@ export class AuditStore {
       [limit, before ?? '9223372036854775807'],
     );
   }
+}
+
+/** As `jsonb` can hold it: an outcome may carry an error's text, and a detail what a person typed. */
+function json(value: Readonly<Record<string, unknown>>): string {
+  return JSON.stringify(value, (_, one: unknown) => (typeof one === 'string' ? storable(one, 4_000) : one));
 }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { storable } from '../core/event.js';
 import type { DeadReason } from '../core/states.js';
 
 /** Dead rows that died of one error, and a person's word on them. */
@@ -66,7 +67,7 @@ export class DeadStore {
       `INSERT INTO webhook_issue (fingerprint, state, actor, note) VALUES ($1, $2, $3, $4)
            ON CONFLICT (fingerprint) DO UPDATE
           SET state = EXCLUDED.state, actor = EXCLUDED.actor, note = EXCLUDED.note, changed_at = clock_timestamp()`,
-      [fingerprint, state, actor, note],
+      [fingerprint, state, storable(actor, 255), storable(note, 1_000)],
     );
   }
 }
@@ -89,7 +90,8 @@ const GROUPS = `
       FROM dead GROUP BY fingerprint
   )
   SELECT g.fingerprint, g.kind, g.name, g.reason, g.error, g.count, g.first_at AS "firstAt", g.last_at AS "lastAt",
-         CASE WHEN i.state = 'resolved' AND g.last_at > i.changed_at THEN 'open' ELSE coalesce(i.state, 'open') END AS state,
+         CASE WHEN i.state = 'resolved' AND g.last_at > i.changed_at THEN 'open'
+              ELSE coalesce(i.state, CASE WHEN g.reason = 'given-up' THEN 'resolved' ELSE 'open' END) END AS state,
          coalesce(i.state = 'resolved' AND g.last_at > i.changed_at, false) AS reopened, i.actor, i.note
     FROM grouped g LEFT JOIN webhook_issue i ON i.fingerprint = g.fingerprint
    ORDER BY g.last_at DESC LIMIT $1`;

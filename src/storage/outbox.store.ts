@@ -24,6 +24,7 @@ import {
   SETTLE_MANY,
   SUPERSEDE,
 } from './outbox.sql.js';
+import { countPending } from './pending.sql.js';
 
 /** A process's time-limited right to run a row, and the fence: only the holder of this attempt can settle it. */
 export interface Lease {
@@ -341,25 +342,8 @@ export class OutboxStore {
 
   /** Number of pending rows, counted to `limit` at most. */
   async countPending(manager: EntityManager, limit: number): Promise<number> {
-    const [row]: { count: number }[] = await manager.query(
-      `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT $1) pending`,
-      [limit],
-    );
+    const [row]: { count: number }[] = await manager.query(countPending('$1'), [limit]);
     return row!.count;
-  }
-
-  /** Names with rows that have been due for longer than `ageMs` milliseconds and that this process does not know. */
-  async unknownNames(
-    manager: EntityManager,
-    known: readonly string[],
-    ageMs: number,
-  ): Promise<{ name: string; rows: number }[]> {
-    return manager.query(
-      `SELECT name, count(*)::int AS rows FROM webhook_outbox
-        WHERE state = 'pending' AND NOT name = ANY($1) AND due_at < now() - $2 * interval '1 ms'
-        GROUP BY name`,
-      [known, ageMs],
-    );
   }
 }
 

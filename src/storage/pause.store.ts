@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { storable } from '../core/event.js';
 
 export type PauseKind = 'source' | 'handler' | 'effect';
 
@@ -26,7 +27,7 @@ export class PauseStore {
     const rows: unknown[] = await manager.query(
       `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ($1, $2, $3, $4)
            ON CONFLICT DO NOTHING RETURNING name`,
-      [kind, name, by, reason],
+      [kind, name, storable(by, 255), storable(reason, 1_000)],
     );
     return rows.length === 1;
   }

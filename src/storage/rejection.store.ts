@@ -77,13 +77,14 @@ export class RejectionStore {
     );
   }
 
-  /** Drops bytes after `keepMs` milliseconds, rows after a week, and all but the newest `max`. */
-  async prune(manager: EntityManager, keepMs: number, max: number): Promise<void> {
+  /** Drops bytes after `keepMs` milliseconds and all but the newest `maxBytes` of them, rows after a week and all but the newest `max`. */
+  async prune(manager: EntityManager, keepMs: number, max: number, maxBytes: number): Promise<void> {
     await manager.query(
       `UPDATE webhook_rejection SET body = NULL, headers = NULL, url = NULL
         WHERE body IS NOT NULL AND at < now() - $1 * interval '1 ms'`,
       [keepMs],
     );
+    await manager.query(DROP_BYTES, [maxBytes]);
     await manager.query(`DELETE FROM webhook_rejection WHERE at < now() - interval '7 days'`);
     await manager.query(
       `DELETE FROM webhook_rejection WHERE id <= (SELECT id FROM webhook_rejection ORDER BY id DESC OFFSET $1 LIMIT 1)`,
@@ -111,3 +112,9 @@ const KEPT = `
   SELECT id, at, method, url, headers, body FROM webhook_rejection
    WHERE source = $1 AND body IS NOT NULL AND taken_at IS NULL AND id > $3
    ORDER BY id LIMIT $2`;
+
+const DROP_BYTES = `
+  UPDATE webhook_rejection SET body = NULL, headers = NULL, url = NULL
+   WHERE id IN (SELECT id FROM (SELECT id, sum(octet_length(body)) OVER (ORDER BY id DESC) AS total
+                                  FROM webhook_rejection WHERE body IS NOT NULL) newest
+                 WHERE total > $1)`;

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
 
 /** A running process, as it tells of itself. */
 export interface Instance {
@@ -14,8 +15,10 @@ export interface Instance {
   readonly listens: boolean;
   /** Rows it runs right now. */
   readonly running: number;
+  /** Handlers and effects that it has, by every name of theirs. */
+  readonly names: readonly string[];
 }
-export interface SeenInstance extends Instance {
+export interface SeenInstance extends Omit<Instance, 'names'> {
   readonly startedAt: Date;
   readonly seenAt: Date;
   /** Milliseconds since its last sign of life, by the database's clock. */
@@ -42,9 +45,10 @@ export interface Backlog {
 export class RelayStore {
   async beat(manager: EntityManager, one: Instance): Promise<void> {
     await manager.query(
-      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running) VALUES ($1, $2, $3, $4, $5, $6, $7)
+      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
            ON CONFLICT (id) DO UPDATE SET running = EXCLUDED.running, listens = EXCLUDED.listens, seen_at = now()`,
-      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running],
+      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running, one.names],
     );
   }
 
@@ -71,26 +75,27 @@ export class RelayStore {
     await manager.query(`DELETE FROM webhook_relay WHERE seen_at < now() - $1 * interval '1 ms'`, [ageMs]);
   }
 
-  /** @param names what may be owed; each costs one step into the index of due rows */
-  async backlog(manager: EntityManager, names: readonly string[]): Promise<Backlog> {
+  async backlog(manager: EntityManager): Promise<Backlog> {
     const [row]: [{ pending: number; dead: number; parked: number }] = await manager.query(COUNTS);
-    const overdue: { name: string; ageMs: number }[] = await manager.query(OVERDUE, [names]);
+    const overdue: { name: string; ageMs: number }[] = await manager.query(OVERDUE);
     return { ...row, overdue };
+  }
+
+  /** Names with rows that have been due for `ageMs` milliseconds and that no instance knows which was seen within `silentMs`. */
+  async unknownNames(
+    manager: EntityManager,
+    ageMs: number,
+    silentMs: number,
+  ): Promise<{ name: string; rows: number }[]> {
+    const known: { name: string }[] = await manager.query(
+      `SELECT DISTINCT unnest(names) AS name FROM webhook_relay WHERE seen_at > now() - $1 * interval '1 ms'`,
+      [silentMs],
+    );
+    return manager.query(UNKNOWN_NAMES, [known.map(({ name }) => name), ageMs]);
   }
 }
 
-// Two indexes hold what is pending: rows that a relay may lease, and rows that wait for their turn.
-const PENDING = `SELECT FROM webhook_outbox WHERE state = 'pending' AND NOT waits
-  UNION ALL SELECT FROM webhook_outbox WHERE state = 'pending' AND waits`;
-
 const COUNTS = `
-  SELECT (SELECT count(*)::int FROM (${PENDING} LIMIT 10000) p) AS pending,
+  SELECT (${countPending('10000')}) AS pending,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT 10000) d) AS dead,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'parked' LIMIT 10000) k) AS parked`;
-
-const OVERDUE = `
-  SELECT n.name, (extract(epoch FROM now() - first.due_at) * 1000)::float8 AS "ageMs"
-    FROM unnest($1::text[]) AS n(name)
-   CROSS JOIN LATERAL (SELECT due_at FROM webhook_outbox
-                        WHERE state = 'pending' AND NOT waits AND name = n.name AND due_at <= now() ORDER BY due_at LIMIT 1) first
-   ORDER BY 2 DESC`;

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { EventKey } from '../core/event.js';
+import { storable, type EventKey } from '../core/event.js';
 import type { EventState, OutboxState } from '../core/states.js';
 import {
   GENERATION,
@@ -47,7 +47,7 @@ export class ReplayStore {
     by: string,
     reason: string,
   ): Promise<void> {
-    await manager.query(TAKE_FOR_REPLAY, [replayId, claimId, by, reason]);
+    await manager.query(TAKE_FOR_REPLAY, [replayId, claimId, storable(by, 255), storable(reason, 1_000)]);
   }
 
   async isTaken(manager: EntityManager, replayId: string, claimId: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 import type { Place } from '../core/place.js';
+import { PENDING_ROWS } from './pending.sql.js';
 
 /**
  * What a page of events costs is bounded before it is asked: claims are walked in the order of an index, newest first, at most
@@ -162,11 +163,11 @@ export function rareState(state: string | undefined): RareState | undefined {
   return RARE.find((one) => one === state);
 }
 
-/** Rows in a state that few are in, as the partial indexes have them: pending rows are in two. A literal, since a generic plan for a parameter cannot use them. */
+/** Rows in a state that few are in, as the partial indexes have them. A literal, since a generic plan for a parameter cannot use them. */
 export function rowsIn(state: RareState): string {
-  if (state !== 'pending') return `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
-  return `(SELECT * FROM webhook_outbox WHERE state = 'pending' AND NOT waits
-           UNION ALL SELECT * FROM webhook_outbox WHERE state = 'pending' AND waits) owed`;
+  return state === 'pending'
+    ? `(${PENDING_ROWS}) owed`
+    : `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
 }
 
 function stateIs(state: string, p: Parameters): string {

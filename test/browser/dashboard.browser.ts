@@ -9,6 +9,7 @@ import { createApplication, listen, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { FakeSink } from '../support/fake-sink.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { Latch } from '../support/latch.js';
 import { awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
 
 /** `npm run docs:dashboard` has the pictures of docs/dashboard.md made anew; otherwise they are made, and left out of the way. */
@@ -166,6 +167,7 @@ describe('the page in a browser', () => {
     await page.getByText('"currency": "EUR"').waitFor();
     await shot('event');
     await page.getByRole('button', { name: 'Revive…' }).click();
+    expect(await axe()).toEqual([]);
     await page.getByLabel(/Why/).fill('the account was opened again');
     await shot('revive');
     await page.getByRole('button', { name: 'Revive', exact: true }).click();
@@ -246,6 +248,7 @@ describe('the page in a browser', () => {
   it('pauses and resumes a handler', async () => {
     await open('sources');
     await page.getByRole('button', { name: 'Pause handler awardee/DeskHandlers.grant' }).click();
+    expect(await axe()).toEqual([]);
     await page.getByLabel(/Why/).fill('deploy');
     await page.getByRole('button', { name: 'Pause', exact: true }).click();
     await page.getByText('Paused.').waitFor();
@@ -265,6 +268,7 @@ describe('the page in a browser', () => {
     expect(await erase.isDisabled()).toBe(true);
     await page.getByLabel(/Type grant-9/).fill('grant-9');
     await page.getByLabel(/Why/).fill('asked for by its owner');
+    expect(await axe()).toEqual([]);
     await shot('erase');
     await erase.click();
     await page.getByText('Sent before, so that others hold it: mail.').waitFor();
@@ -356,6 +360,121 @@ describe('the page in a browser', () => {
     await sink.stop();
   });
 
+  it('R14 takes a person’s word on dead rows of one error, also that they are beyond help', async () => {
+    world.grantsFail = true;
+    await send('awardee', awardee('beyond', 'grant.made', {}));
+    await until(
+      async () =>
+        (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead' AND event_id = 'beyond'`))
+          .length === 1,
+    );
+    world.grantsFail = false;
+    await open('dead');
+    await page.locator('a.issue').first().click();
+    await page.getByRole('link', { name: 'beyond' }).waitFor();
+    expect(await axe()).toEqual([]);
+    const marked = async (verb: string, state: string) => {
+      await page.getByRole('button', { name: `${verb}…` }).click();
+      await page.getByLabel(/Why/).fill(`${verb} it`);
+      await page.getByRole('button', { name: verb, exact: true }).click();
+      await page.getByText(`Marked as ${state}.`).waitFor();
+      await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+      await page.locator('main .state', { hasText: state }).first().waitFor();
+    };
+    await marked('Acknowledge', 'acknowledged');
+    await marked('Resolve', 'resolved');
+    await marked('Reopen', 'open');
+    await page.getByRole('button', { name: /^Give up \d+…$/ }).click();
+    expect(await axe()).toEqual([]);
+    await page.getByLabel(/Why/).fill('closed for good');
+    await page.getByRole('button', { name: 'Give up', exact: true }).click();
+    await page.getByText(/rows? given up\./).waitFor();
+    expect(
+      await database.query(`SELECT state, reason FROM webhook_outbox WHERE event_id = 'beyond'`),
+    ).toEqual([{ state: 'dead', reason: 'given-up' }]);
+  });
+
+  it('stops a bulk where a person says so', async () => {
+    await database.query(`
+      INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
+      SELECT gen_random_uuid(), 'effect', 'gone', 'dead', now(), 'permanent-error', 'no such thing' FROM generate_series(1, 250)`);
+    const held = new Latch();
+    await page.route('**/api/actions/revive', async (route) => {
+      await held.wait();
+      await route.continue();
+    });
+    await open('dead');
+    await page.getByText('no such thing').first().click();
+    await page.getByRole('button', { name: 'Revive 250…' }).click();
+    await page.getByRole('button', { name: 'Revive', exact: true }).click();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    held.open();
+    await page.getByText('Stopped after 100 of 250.').waitFor();
+    await page.unroute('**/api/actions/revive');
+    const rows = await database.query(
+      `SELECT state, count(*)::int AS rows FROM webhook_outbox WHERE name = 'gone' GROUP BY state ORDER BY state`,
+    );
+    expect(rows).toEqual([
+      { state: 'dead', rows: 150 },
+      { state: 'pending', rows: 100 },
+    ]);
+    await database.query(`DELETE FROM webhook_outbox WHERE name = 'gone'`);
+  });
+
+  it('R33 verifies kept rejections again', async () => {
+    await open('rejections?source=awardee');
+    await page.getByRole('button', { name: 'Verify again…' }).click();
+    expect(await axe()).toEqual([]);
+    await page.getByLabel(/Why/).fill('secret corrected');
+    await page.getByRole('button', { name: 'Verify again', exact: true }).click();
+    await page.getByText(/requests? verified again, 0 taken in as new events\./).waitFor();
+  });
+
+  it('hands a body over as a file and as a command', async () => {
+    await newPage({ permissions: ['clipboard-read', 'clipboard-write'] });
+    const body = `@/etc/passwd it's`;
+    await send('awardee', awardee('handed', 'hostile', body));
+    await open('events?q=id:handed');
+    await page.locator('a.row-link').click();
+    await page.getByRole('button', { name: 'Show the body' }).click();
+    await page.getByRole('button', { name: 'Copy as curl' }).click();
+    await page.getByRole('button', { name: 'Copied' }).waitFor();
+    const command = await page.evaluate<string>('navigator.clipboard.readText()');
+    expect(command).toMatch(/^curl -X POST "\$URL"/);
+    expect(command).toContain(String.raw`--data-raw '@/etc/passwd it'\''s'`);
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Download' }).click(),
+    ]);
+    expect(readFileSync(await download.path(), 'utf8')).toBe(body);
+  });
+
+  it('opens on Fastify, under a global prefix, with and without a slash at its end', async () => {
+    const express = url;
+    const fastify = await createApplication({
+      adapter: 'fastify',
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources, relay: false, reconcile: false, retention: false },
+      imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+      configure: (application) => application.setGlobalPrefix('backend'),
+    });
+    try {
+      url = `${await listen(fastify)}/backend/webhooks-desk`;
+      await newPage();
+      await open('overview');
+      await page.getByText('Backlog age').first().waitFor();
+      await open('events');
+      await page.locator('a.row-link').first().waitFor();
+      await page.goto(`${url}/`);
+      await page.getByText('Backlog age').first().waitFor();
+    } finally {
+      url = express;
+      await context.close();
+      isPlain = false;
+      await fastify.close();
+    }
+  });
+
   it('fits a narrow screen', async () => {
     await newPage({ viewport: { width: 390, height: 844 } });
     for (const path of SCREENS) {
@@ -390,5 +509,6 @@ describe('the page in a browser', () => {
     expect(text).not.toMatch(/[\u202e\u2066]/);
     expect(await page.evaluate(() => (globalThis as { hit?: number }).hit)).toBeUndefined();
     expect(await page.locator('main svg, main img, main script').count()).toBe(0);
+    if (what === 'markup') expect(await axe()).toEqual([]);
   });
 });

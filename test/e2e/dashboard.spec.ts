@@ -1,3 +1,7 @@
+import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { gzipSync } from 'node:zlib';
 import { Injectable, type CanActivate, type ExecutionContext, type INestApplication } from '@nestjs/common';
 import { Inbox } from '../../src/index.js';
 import {
@@ -25,6 +29,7 @@ interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
+  readonly url: string;
   readonly json: Record<string, unknown>;
 }
 
@@ -89,6 +94,22 @@ describe('the dashboard without a guard', () => {
   );
 });
 
+// As `npm run build` does; what lies there may be of another day.
+beforeAll(async () => {
+  await promisify(execFile)(process.execPath, ['node_modules/vite/bin/vite.js', 'build', 'dashboard']);
+}, 120_000);
+
+it('the page is small: under 150 kB gzipped, with everything that it loads', () => {
+  const folder = 'dist/dashboard/assets';
+  const sizes = readdirSync(folder).map((name) => gzipSync(readFileSync(`${folder}/${name}`)).length);
+  const sum = sizes.reduce(
+    (total, size) => total + size,
+    gzipSync(readFileSync('dist/dashboard/index.html')).length,
+  );
+  expect(sum).toBeGreaterThan(10_000);
+  expect(sum).toBeLessThan(150_000);
+});
+
 describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
   let database: TestDatabase;
   let app: INestApplication;
@@ -111,7 +132,8 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
     const response = await fetch(`${origin}${path}`, { ...init, headers });
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.startsWith('application/json');
-    return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : {} };
+    const { status, headers: answered, url } = response;
+    return { status, headers: answered, text, url, json: isJson ? JSON.parse(text) : {} };
   };
   const act = (action: string, body: unknown, headers: Record<string, string> = {}) =>
     ask(`/api/actions/${action}`, {
@@ -256,6 +278,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
       denied.add('reveal').add('revive');
       expect((await ask('/api/meta')).json['can']).toEqual([
         'view',
+        'give-up',
         'issue',
         'verify-again',
         'replay',
@@ -271,7 +294,40 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         expect((await ask(path)).status).toBe(403);
     });
 
+    it('gives a dead row up', async () => {
+      const id = await die('hopeless');
+      const rows = (await ask(`/api/events/${id}`)).json['rows'] as { id: string }[];
+      expect((await act('give-up', { ids: [rows[0]!.id], reason: 'closed for good' })).json).toEqual({
+        givenUp: [rows[0]!.id],
+      });
+      expect((await ask(`/api/events/${id}`)).json['rows']).toMatchObject([
+        { state: 'dead', reason: 'given-up' },
+      ]);
+      expect(((await ask('/api/audit')).json['audit'] as unknown[])[0]).toMatchObject({ action: 'give up' });
+    });
+
+    it('shows the page and its files under a global prefix, with and without a slash at its end', async () => {
+      for (const slash of ['', '/']) {
+        const page = await ask(slash);
+        expect({ slash, status: page.status }).toEqual({ slash, status: 200 });
+        expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+        const assets = [...page.text.matchAll(/(?:src|href)="(\.[^"]+)"/g)].map(([, address]) => address!);
+        expect(assets.length).toBeGreaterThanOrEqual(2);
+        for (const address of assets) {
+          const asset = await fetch(new URL(address, page.url), {
+            headers: { authorization: 'Bearer admin-ann' },
+          });
+          expect({ address, status: asset.status }).toEqual({ address, status: 200 });
+          expect(asset.headers.get('content-type')).toMatch(/javascript|css|svg/);
+          expect((await asset.arrayBuffer()).byteLength).toBeGreaterThan(100);
+        }
+      }
+    });
+
     it.each([
+      ['revive', { ids: ['00000000-0000-7000-8000-000000000000'], reason: 'NUL \u0000' }],
+      ['pause', { kind: 'source', name: 'stripe', paused: true, reason: 'half \ud83d' }],
+      ['give-up', { ids: [] }],
       ['revive', {}],
       ['revive', { ids: ['x'] }],
       ['revive', { ids: [], reason: 'x' }],

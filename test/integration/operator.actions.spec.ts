@@ -201,4 +201,48 @@ describe('what a person does', () => {
     await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);
     await expect(operator.revive([], ann)).rejects.toThrow(/expected 1 to 500/);
   });
+
+  it('R14 gives dead rows up: they stay dead, no redelivery starts them, and a person still may', async () => {
+    world.grantsFail = true;
+    await receive('hopeless', 'grant.made');
+    await until(async () => (await found('hopeless')).state === 'dead');
+    world.grantsFail = false;
+    const [{ id } = { id: '' }] = (await inspector.event((await found('hopeless')).id))!.rows;
+    expect(await operator.giveUp([id], ann)).toEqual([id]);
+    expect(await operator.giveUp([id], ann)).toEqual([]);
+    expect(await lastAudit()).toMatchObject({ action: 'give up', target: id, outcome: { givenUp: 0 } });
+    await expect(operator.giveUp(['x'], ann)).rejects.toThrow(InputRefused);
+    await receive('hopeless', 'grant.made');
+    expect((await inspector.event((await found('hopeless')).id))!.rows).toMatchObject([
+      { state: 'dead', reason: 'given-up', error: expect.stringContaining('is closed') },
+    ]);
+    // A person has said what there is to say of it.
+    expect((await inspector.deadGroups()).find((group) => group.reason === 'given-up')).toMatchObject({
+      state: 'resolved',
+      reopened: false,
+    });
+    expect(await operator.revive([id], ann)).toEqual([id]);
+    await ended('hopeless');
+  });
+
+  it('takes what a person typed, whatever characters it has', async () => {
+    const odd = { by: 'ann\u0000', reason: 'NUL \u0000 and half of an emoji \ud83d' };
+    expect(await operator.pause('effect', 'mail', odd)).toBe(true);
+    expect(await operator.paused()).toMatchObject([
+      { pausedBy: 'ann␀', reason: 'NUL ␀ and half of an emoji \ufffd' },
+    ]);
+    expect(await operator.resume('effect', 'mail', odd)).toBe(true);
+    await operator.setIssue('0'.repeat(32), 'acknowledged', odd);
+    await operator.setIssue('0'.repeat(32), 'open', odd);
+    await receive('odd', 'grant.made');
+    await ended('odd');
+    expect(await operator.replay([key('odd')], [], odd)).toMatchObject({ replayed: 1 });
+    await ended('odd');
+    await expect(operator.replay([key('odd')], ['\u0000'], odd)).rejects.toThrow(/No method has @OnEffect/);
+    expect(await lastAudit()).toMatchObject({
+      actor: 'ann␀',
+      detail: { refire: ['␀'] },
+      outcome: { failed: expect.stringContaining('No method') },
+    });
+  });
 });

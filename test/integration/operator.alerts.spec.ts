@@ -1,5 +1,5 @@
-import type { INestApplication } from '@nestjs/common';
-import { Inbox, Inspector, Operator, type Alert } from '../../src/index.js';
+import { Injectable, type INestApplication } from '@nestjs/common';
+import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -20,6 +20,7 @@ describe('alerts', () => {
       webhooks: {
         sources: deskSources,
         alerts: { backlogAge: '1h' },
+        deadLetterThreshold: 4,
         onAlert: (alert) => void alerts.push(alert),
       },
       providers: [DeskHandlers],
@@ -58,11 +59,102 @@ describe('alerts', () => {
     expect(await shown('backlog')).toHaveLength(2);
   });
 
+  it('R22 tell of rows that no instance can run, whenever their name became unknown, once until they are gone', async () => {
+    @Injectable()
+    class Elsewhere {
+      @OnEffect('print')
+      print() {}
+    }
+    const other = await createApplication({
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources, relay: false, reconcile: false, retention: false },
+      providers: [Elsewhere],
+    });
+    const owed = () =>
+      database.query(
+        `INSERT INTO webhook_outbox (id, kind, name, due_at) VALUES (gen_random_uuid(), 'effect', 'print', now() - interval '61 min')`,
+      );
+    try {
+      await other.get(DeskKeeper).round();
+      await owed();
+      await round();
+      // Another instance knows it: whether that one is slow is the backlog's to tell.
+      expect(told('unknown-name')).toEqual([]);
+    } finally {
+      await other.close();
+    }
+    await round();
+    await round();
+    expect(told('unknown-name')).toEqual([{ kind: 'unknown-name', name: 'print', rows: 1 }]);
+    expect(await shown('unknown-name')).toEqual([expect.objectContaining({ subject: 'print' })]);
+
+    const gone = () => database.query(`DELETE FROM webhook_outbox WHERE name = 'print'`);
+    await gone();
+    await round();
+    await owed();
+    // In the lane, and waiting for its turn: the other two places of what is pending.
+    await owed();
+    await database.query(`
+      UPDATE webhook_outbox SET alone = true
+       WHERE id = (SELECT id FROM webhook_outbox WHERE name = 'print' ORDER BY id LIMIT 1)`);
+    await owed();
+    await database.query(`
+      UPDATE webhook_outbox SET waits = true, order_name = name, order_key = 'k'
+       WHERE id = (SELECT id FROM webhook_outbox WHERE name = 'print' AND NOT alone ORDER BY id LIMIT 1)`);
+    await round();
+    expect(told('unknown-name')).toHaveLength(2);
+    expect(told('unknown-name')[1]).toMatchObject({ rows: 3 });
+    await gone();
+    await round();
+  });
+
   it('R22 R33 tell of known bytes under a new id, and the page lists it with its event', async () => {
     await send('awardee', awardee('first', 'grant.made', { amount: 12 }));
     await send('awardee', awardee('twin', 'grant.made', { amount: 12 }));
     expect(told('conflict')).toEqual([expect.objectContaining({ conflict: 'suspected-replay' })]);
     await round();
     expect(await shown('conflict')).toEqual([expect.objectContaining({ subject: 'awardee twin' })]);
+  });
+
+  it('R22 tell of each conflict once, of ten a minute, and then how many there were', async () => {
+    alerts.length = 0;
+    for (let i = 0; i < 25; i += 1)
+      await send('awardee', awardee(`flood-${i}`, 'grant.made', { amount: 12 }));
+    for (let i = 0; i < 3; i += 1) await send('awardee', awardee('flood-0', 'grant.made', { amount: 12 }));
+    await round();
+    await round();
+    // One of the ten was told before.
+    const of = told('conflict').map((alert) => 'event' in alert && alert.event?.eventId);
+    expect(of).toEqual(Array.from({ length: 9 }, (_, i) => `flood-${i}`));
+    expect(told('conflict-burst')).toEqual([
+      { kind: 'conflict-burst', source: 'awardee', count: expect.any(Number), threshold: 10 },
+    ]);
+    expect(await shown('conflict-burst')).toHaveLength(1);
+  });
+
+  it('R14 tell of dead letters that nobody lived to count, and again only after a person cleared half of them', async () => {
+    const dead = () =>
+      database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason)
+        SELECT gen_random_uuid(), 'effect', 'gone', 'dead', now(), 'permanent-error' FROM generate_series(1, 4)`);
+    const clear = (rows: number) =>
+      database.query(
+        `DELETE FROM webhook_outbox WHERE id IN (SELECT id FROM webhook_outbox WHERE state = 'dead' LIMIT ${rows})`,
+      );
+    await dead();
+    await round();
+    expect(told('dead-letters')).toEqual([{ kind: 'dead-letters', count: 4, threshold: 4 }]);
+    // At the threshold figures flicker.
+    await clear(1);
+    await round();
+    await dead();
+    await round();
+    expect(told('dead-letters')).toHaveLength(1);
+    // Nobody dies meanwhile: the round sees that they are gone.
+    await clear(10);
+    await round();
+    await dead();
+    await round();
+    expect(told('dead-letters')).toHaveLength(2);
   });
 });

@@ -1,11 +1,19 @@
 import { createHmac } from 'node:crypto';
 import type { INestApplication } from '@nestjs/common';
-import { Inbox, Inspector, Operator, Rejections, hmac, type Alert } from '../../src/index.js';
+import { Inbox, Inspector, Operator, Rejections, hmac, stripe, type Alert } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { Watch } from '../../src/operator/watch.js';
+import { RejectionStore } from '../../src/storage/rejection.store.js';
 import { createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources } from '../support/desk.js';
-import { AWARDEE_SECRET, awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
+import {
+  AWARDEE_SECRET,
+  STRIPE_SECRET,
+  awardee,
+  stripeEvent,
+  type SignedRequest,
+} from '../support/signing.js';
 
 const OTHER_SECRET = 'another-test-key-0123456789abcdef';
 const acme = (secret: string) =>
@@ -30,11 +38,11 @@ describe('rejections', () => {
   let database: TestDatabase;
   let app: INestApplication;
   const alerts: Alert[] = [];
-  const start = (acmeSecret: string, keep: string | false) =>
+  const start = (acmeSecret: string, keep: string | false, stripeSecret = STRIPE_SECRET) =>
     createApplication({
       databaseUrl: database.url,
       webhooks: {
-        sources: { ...deskSources, acme: acme(acmeSecret) },
+        sources: { ...deskSources, acme: acme(acmeSecret), stripe: stripe({ secrets: [stripeSecret] }) },
         onAlert: (alert) => void alerts.push(alert),
         alerts: { rejectionsPerMinute: 10, duplicateRatio: 0.5, backlogAge: '1h' },
         rejections: { keep },
@@ -166,10 +174,27 @@ describe('rejections', () => {
 
     it('R22 alerts once of a burst, and again only after it has ended', async () => {
       const bursts = () => alerts.filter((alert) => alert.kind === 'rejection-burst');
-      for (let i = 0; i < 12; i += 1) await send('acme', acmeRequest(`b${i}`, AWARDEE_SECRET, body));
-      await app.get(DeskKeeper).round();
-      await app.get(DeskKeeper).round();
+      const burst = async () => {
+        for (let i = 0; i < 12; i += 1) await send('acme', acmeRequest(`b${i}`, AWARDEE_SECRET, body));
+        await app.get(DeskKeeper).round();
+      };
+      await burst();
+      await burst();
       expect(bursts()).toEqual([expect.objectContaining({ source: 'acme', threshold: 10 })]);
+      // A minute without any.
+      app.get(Watch).counted([], performance.now() + 61_000);
+      await burst();
+      expect(bursts()).toHaveLength(2);
+    });
+
+    it('leaves places among the samples to every source, however many of another’s are waiting', async () => {
+      for (let i = 0; i < 50; i += 1) await send('acme', acmeRequest(`f${i}`, AWARDEE_SECRET, body));
+      const forged = stripeEvent('evt_forged', 'invoice.paid');
+      for (let i = 0; i < 2; i += 1) await send('stripe', { ...forged, body: Buffer.from('{}') });
+      await app.get(DeskKeeper).round();
+      const sources = (await app.get(Inspector).rejections({})).map(({ source }) => source);
+      expect(sources.filter((source) => source === 'stripe')).toHaveLength(2);
+      expect(sources.filter((source) => source === 'acme')).toHaveLength(18);
     });
 
     it('R22 takes a storm of duplicates, and alerts that the key looks wrong', async () => {
@@ -184,9 +209,10 @@ describe('rejections', () => {
   });
 
   describe('kept', () => {
+    const deed = { by: 'ann', reason: 'secret corrected' };
     afterEach(() => app?.close());
 
-    it('R33 are verified again once the secret is corrected, judged as of their arrival, and taken in', async () => {
+    it('R33 are verified again once the secret is corrected, and taken in', async () => {
       app = await start('former-test-key-0123456789abcdef', '24h');
       for (const id of ['k1', 'k2', 'k3']) {
         expect(await send('acme', acmeRequest(id, OTHER_SECRET, `{"id":"${id}"}`))).toMatchObject({
@@ -200,7 +226,6 @@ describe('rejections', () => {
       expect(JSON.stringify(await database.query('SELECT headers FROM webhook_rejection'))).not.toContain(
         'canary-token',
       );
-      const deed = { by: 'ann', reason: 'secret corrected' };
       expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
         taken: 0,
         stillWrong: 4,
@@ -221,6 +246,62 @@ describe('rejections', () => {
       const rows = await app.get(Inspector).rejections({ source: 'acme' });
       expect(rows.filter((row) => row.takenAs === 'ok')).toHaveLength(3);
       expect(rows.filter((row) => row.kept)).toHaveLength(1);
+    });
+
+    it('R33 are judged as of their arrival: one that came late stays wrong', async () => {
+      app = await start(OTHER_SECRET, '24h', 'whsec_formerTestKey0123456789abcdef');
+      const anHourAgo = Math.floor(Date.now() / 1000) - 3_600;
+      for (const id of ['evt_then', 'evt_late'])
+        expect(await send('stripe', stripeEvent(id, 'invoice.paid', {}, anHourAgo))).toMatchObject({
+          status: 401,
+        });
+      await app.get(DeskKeeper).round();
+      await app.close();
+      // This one came when it was signed; the other an hour after that.
+      await database.query(
+        `UPDATE webhook_rejection SET at = at - interval '1 hour' WHERE convert_from(body, 'UTF8') LIKE '%evt_then%'`,
+      );
+      app = await start(OTHER_SECRET, '24h');
+      expect(await app.get(Operator).verifyAgain('stripe', undefined, deed)).toMatchObject({
+        looked: 2,
+        taken: 1,
+        stillWrong: 1,
+        notClaimed: 0,
+      });
+      expect((await app.get(Inspector).events('source:stripe')).events.map(({ eventId }) => eventId)).toEqual(
+        ['evt_then'],
+      );
+    });
+
+    it('R33 that are right and cannot be claimed are told apart from those that are wrong, and stay', async () => {
+      app = await start('former-test-key-0123456789abcdef', '24h');
+      await send('acme', acmeRequest('locked', OTHER_SECRET, '{"id":"locked"}'));
+      await app.get(DeskKeeper).round();
+      await app.close();
+      app = await start(OTHER_SECRET, '24h');
+      await database.query('ALTER TABLE webhook_claim RENAME TO webhook_claim_gone');
+      try {
+        expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
+          taken: 0,
+          notClaimed: 1,
+        });
+      } finally {
+        await database.query('ALTER TABLE webhook_claim_gone RENAME TO webhook_claim');
+      }
+      expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
+        taken: 1,
+        notClaimed: 0,
+      });
+    });
+
+    it('have an end in bytes: the oldest lose theirs first, and stay explained', async () => {
+      await database.query('DELETE FROM webhook_rejection');
+      app = await start('former-test-key-0123456789abcdef', '24h');
+      for (const id of ['1', '2', '3']) await send('acme', acmeRequest(id, OTHER_SECRET, 'x'.repeat(1_000)));
+      await app.get(DeskKeeper).round();
+      await new RejectionStore().prune(database.dataSource.manager, 3_600_000, 10, 2_000);
+      const rows = await app.get(Inspector).rejections({});
+      expect(rows.map((row) => row.kept)).toEqual([true, true, false]);
     });
   });
 });

@@ -183,17 +183,6 @@ describe('the reconciler', () => {
     ]);
   });
 
-  it('tells a person of rows that nobody here can run, after an hour', async () => {
-    const older = await start([Older]);
-    await older.deliver('d-1');
-    const none = await start([]);
-    await reconcile(none);
-    expect(none.alerts).toEqual([]);
-    await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '61 min'`);
-    await reconcile(none);
-    expect(none.alerts).toMatchObject([{ kind: 'unknown-name', name: 'awardee/older', rows: 1 }]);
-  });
-
   it('stops no boot when the database fails, and says so', async () => {
     const inbox = await start([Older]);
     await database.query(`ALTER TABLE webhook_lease RENAME TO webhook_lease_gone`);

@@ -57,8 +57,9 @@ function Groups() {
 function Group({ fingerprint }: { fingerprint: string }) {
   const groups = useQuery('dead', api.dead, 10_000);
   const rows = useQuery(`dead ${fingerprint}`, () => api.deadRows(fingerprint), 10_000);
-  const [doing, setDoing] = useState<'revive' | DeadGroup['state'] | undefined>();
+  const [doing, setDoing] = useState<'revive' | 'give-up' | DeadGroup['state'] | undefined>();
   const canRevive = useCan('revive');
+  const canGiveUp = useCan('give-up');
   const canMark = useCan('issue');
   const group = groups.data?.groups.find((one) => one.fingerprint === fingerprint);
   const all = rows.data?.rows ?? [];
@@ -86,6 +87,11 @@ function Group({ fingerprint }: { fingerprint: string }) {
         {canMark && group && group.state !== 'open' && (
           <button type="button" onClick={() => setDoing('open')}>
             Reopen…
+          </button>
+        )}
+        {canGiveUp && all.length > 0 && group?.reason !== 'given-up' && (
+          <button type="button" onClick={() => setDoing('give-up')}>
+            Give up {count(all.length)}…
           </button>
         )}
         {canRevive && all.length > 0 && (
@@ -136,7 +142,30 @@ function Group({ fingerprint }: { fingerprint: string }) {
           <p>Each gets new attempts, from now. Effects that are done are not done again.</p>
         </ActDialog>
       )}
-      {doing !== undefined && doing !== 'revive' && (
+      {doing === 'give-up' && (
+        <ActDialog
+          title={`Give up ${plural(all.length, 'row')}`}
+          verb="Give up"
+          danger
+          total={all.length}
+          onClose={close}
+          steps={async function* (reason) {
+            const ids = all.map((row) => row.id);
+            const givenUp = yield* inParts(
+              ids,
+              100,
+              async (part) => (await api.giveUp(part, reason)).givenUp.length,
+            );
+            return `${plural(givenUp, 'row')} given up.`;
+          }}
+        >
+          <p>
+            They stay dead, with their error: no redelivery starts them again, and what waits behind them in
+            the order of a key goes on. You can still revive or replay them.
+          </p>
+        </ActDialog>
+      )}
+      {doing !== undefined && doing !== 'revive' && doing !== 'give-up' && (
         <ActDialog
           title={{ acknowledged: 'Acknowledge', resolved: 'Resolve', open: 'Reopen' }[doing]}
           verb={{ acknowledged: 'Acknowledge', resolved: 'Resolve', open: 'Reopen' }[doing]}

@@ -6,9 +6,10 @@ import { ContentView } from '../parts/content-view.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
 import { Copy, Empty, Facts, Fault, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
+import { curlOf } from '../curl.ts';
 import { bytes, count, duration, plural, time } from '../format.ts';
 import { href, type Route } from '../router.ts';
-import { shellQuoted } from '../text.ts';
+
 import type { Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
 import { useQuery } from '../use-query.ts';
 
@@ -317,6 +318,7 @@ function Body({ event }: { event: EventDetail }) {
   const [content, setContent] = useState<Content | undefined>();
   const [error, setError] = useState<unknown>();
   const shown = event.body ?? content;
+  const command = shown?.encoding === 'utf8' && !shown.cut ? curlOf(event, shown.text) : undefined;
   const quietly = (work: () => Promise<void>) => {
     work().then(() => setError(undefined), setError);
   };
@@ -334,9 +336,7 @@ function Body({ event }: { event: EventDetail }) {
         canReveal &&
         event.bytes !== null && (
           <span class="page-actions">
-            {shown?.encoding === 'utf8' && !shown.cut && (
-              <Copy text={curlOf(event, shown.text)} label="Copy as curl" />
-            )}
+            {command !== undefined && <Copy text={command} label="Copy as curl" />}
             <button type="button" class="quiet" onClick={download}>
               Download
             </button>
@@ -367,13 +367,6 @@ function Body({ event }: { event: EventDetail }) {
       )}
     </Panel>
   );
-}
-
-function curlOf(event: EventDetail, body: string): string {
-  const headers = Object.entries(event.headers).map(
-    ([name, value]) => `-H ${shellQuoted(`${name}: ${value}`)}`,
-  );
-  return ['curl -X POST "$URL"', ...headers, `--data-binary ${shellQuoted(body)}`].join(' \\\n  ');
 }
 
 export function eventLink(claimId: string | null, text: string | null) {

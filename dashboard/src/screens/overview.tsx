@@ -36,7 +36,7 @@ export function Overview({ route }: { route: Route }) {
 
 function Figures({ data }: { data: Data }) {
   const { steps, now } = data;
-  const sum = (name: 'deliveries' | 'handled' | 'duplicates' | 'rejected') =>
+  const sum = (name: 'deliveries' | 'handled' | 'duplicates' | 'rejected' | 'lost') =>
     steps.reduce((total, step) => total + step[name], 0);
   const last = steps.findLast((step) => step.ackP99 !== null);
   const deliveries = sum('deliveries');
@@ -113,9 +113,10 @@ function Figures({ data }: { data: Data }) {
           title="Failures"
           at={steps.map((step) => step.at)}
           format={compact}
-          summary={`${capped(now.dead)} rows are dead now`}
+          summary={`${capped(now.dead)} rows are dead now, ${sum('lost')} leases were lost`}
           lines={[
             { label: 'retried', colour: '--line-2', values: column(steps, 'retried') },
+            { label: 'lost', colour: '--accent', values: column(steps, 'lost') },
             { label: 'died', colour: '--warn', values: column(steps, 'dead') },
             { label: 'dead', colour: '--bad', values: column(steps, 'deadRows'), fill: true },
           ]}
@@ -215,6 +216,8 @@ function sentence({ kind, facts }: Alert): string {
       return `${fact('duplicates')} of ${fact('deliveries')} deliveries were duplicates: is the dedupe key right?`;
     case 'conflict':
       return facts['conflict'] === 'other-bytes' ? 'Known id, other bytes' : 'Known bytes under a new id';
+    case 'conflict-burst':
+      return `${fact('count')} conflicts within a minute`;
     case 'unknown-name':
       return `${fact('rows')} rows wait for a handler that no process has`;
     case 'not-redelivered':

@@ -63,14 +63,20 @@ export function Rejections({ route }: { route: Route }) {
             let after: string | undefined;
             let taken = 0;
             let looked = 0;
+            let notClaimed = 0;
             do {
               const report = await api.verifyAgain(source, after, reason);
               taken += report.taken;
               looked += report.looked;
+              notClaimed += report.notClaimed;
               after = report.next;
               yield { done: looked };
             } while (after !== undefined);
-            return `${plural(looked, 'request')} verified again, ${taken} taken in as new events.`;
+            const rest =
+              notClaimed > 0
+                ? ` ${notClaimed} are right and could not be claimed now: verify them again later.`
+                : '';
+            return `${plural(looked, 'request')} verified again, ${taken} taken in as new events.${rest}`;
           }}
         >
           <p>

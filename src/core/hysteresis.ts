@@ -12,4 +12,9 @@ export class Hysteresis {
     if (value <= threshold / 2) this.told.delete(what);
     return false;
   }
+
+  /** Whether it was told of, and has not fallen to half since. */
+  isTold(what: string): boolean {
+    return this.told.has(what);
+  }
 }

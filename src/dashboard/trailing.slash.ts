@@ -1,0 +1,36 @@
+import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common';
+import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
+import { DASHBOARD, type ResolvedDashboard } from './dashboard.options.js';
+
+/** What this uses of a Fastify instance. */
+interface Routes {
+  hasRoute(route: { method: 'GET'; url: string }): boolean;
+  get(url: string, handler: (request: unknown, reply: { redirect(to: string): unknown }) => unknown): void;
+}
+
+/**
+ * Fastify takes an address with a slash at its end for another one, and Nest registers none. Who types it is led to the page; the
+ * guards are asked there.
+ */
+@Injectable()
+export class TrailingSlash implements OnApplicationBootstrap {
+  constructor(
+    @Inject(DASHBOARD) private readonly options: ResolvedDashboard,
+    private readonly config: ApplicationConfig,
+    private readonly adapterHost: HttpAdapterHost,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    const adapter = this.adapterHost.httpAdapter;
+    if (adapter?.getType() !== 'fastify') return;
+    const routes = adapter.getInstance<Routes>();
+    const parts = [...this.config.getGlobalPrefix().split('/'), ...this.options.path.split('/')].filter(
+      Boolean,
+    );
+    const page = `/${parts.join('/')}`;
+    const isPage = routes.hasRoute({ method: 'GET', url: page });
+    if (!isPage || routes.hasRoute({ method: 'GET', url: `${page}/` })) return;
+    // Relative: a proxy may have stripped a prefix that nobody here knows.
+    routes.get(`${page}/`, (_, reply) => reply.redirect(`../${parts.at(-1)!}`));
+  }
+}

@@ -1,0 +1,160 @@
+import type { INestApplication } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { Inspector, Stats } from '../../src/index.js';
+import { Backlog } from '../../src/inbox/backlog.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { BoundedRead } from '../../src/storage/bounded.read.js';
+import { createApplication } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources } from '../support/desk.js';
+import { makePast } from '../support/past.js';
+import { hear, type Statement } from '../support/statements.js';
+
+const EVENTS = 100_000;
+const PENDING = 6_000;
+/** Rows of the large tables that one question may touch, whatever they hold: pages of claims are 10,000 at most, counts too. */
+const MOST = 25_000;
+
+/** Of EXPLAIN (FORMAT JSON), what is looked at here. */
+interface Plan {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly Plans?: readonly Plan[];
+}
+const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
+const LARGE = ['webhook_claim', 'webhook_outbox', 'webhook_outbox_data'];
+
+describe('what is asked every few seconds or for a page, of 200,000 rows', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+
+  beforeAll(async () => {
+    database = await createDatabase();
+    for (const table of LARGE) await database.query(`ALTER TABLE ${table} SET (autovacuum_enabled = false)`);
+    await makePast(database, { source: 'former', events: 20, days: [0, 60] });
+    await database.query('ANALYZE');
+    await makePast(database, { source: 'awardee', events: EVENTS, days: [0, 30] });
+    // Of the newest: some are owed, of the others a few died, and effects are in doubt.
+    await database.query(`
+        UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, due_at = now() - interval '2 hours'
+         WHERE kind = 'handler' AND right(event_id, -4)::int < ${PENDING}`);
+    await database.query(`
+        UPDATE webhook_outbox SET waits = true, order_name = 'awardee/Past.run', order_key = right(event_id, 1)
+         WHERE state = 'pending' AND right(event_id, -4)::int % 2 = 0`);
+    await database.query(`
+        UPDATE webhook_outbox SET alone = true WHERE state = 'pending' AND right(event_id, -4)::int % 501 = 1`);
+    await database.query(`
+        UPDATE webhook_outbox SET state = 'dead', reason = 'permanent-error', error = 'no'
+         WHERE kind = 'handler' AND state = 'done' AND right(event_id, -4)::int % 50 = 1`);
+    await database.query(`
+        UPDATE webhook_outbox SET state = 'parked', settled_at = NULL, reason = 'in-doubt'
+         WHERE kind = 'effect' AND right(event_id, -4)::int % 500 = 2`);
+    app = await createApplication({
+      databaseUrl: database.url,
+      webhooks: {
+        sources: deskSources,
+        relay: false,
+        reconcile: false,
+        retention: false,
+        maxPending: 5_000,
+      },
+      providers: [DeskHandlers],
+    });
+  }, 240_000);
+  afterAll(async () => {
+    await app?.close();
+    await database?.drop();
+  });
+
+  const inspector = () => app.get(Inspector);
+  const anEvent = async () =>
+    (await database.query<{ id: string }>(`SELECT id FROM webhook_claim WHERE event_id = 'evt_77'`))[0]!.id;
+  const QUESTIONS: Record<string, () => Promise<unknown>> = {
+    'the keeper’s round': () => app.get(DeskKeeper).round(),
+    'overview, hour': () => app.get(Stats).overview('hour'),
+    'overview, day': () => app.get(Stats).overview('day'),
+    ...Object.fromEntries(
+      [
+        '',
+        'source:awardee',
+        'type:invoice.*',
+        'type:no.such',
+        'tenant:nobody',
+        'state:pending',
+        'state:dead',
+        'state:parked',
+        'state:processed',
+        'state:skipped',
+        'state:pending source:awardee',
+        'after:20d before:19d',
+        'id:evt_77',
+      ].map((filter) => [`events ${filter}`, () => inspector().events(filter)]),
+    ),
+    'event by our id': async () => inspector().events(`id:${await anEvent()}`),
+    event: async () => inspector().event(await anEvent()),
+    body: async () => inspector().body(await anEvent()),
+    payload: async () => inspector().payload(await anEvent()),
+    effects: () => inspector().effects({}),
+    'effects of a name': () => inspector().effects({ name: 'mail', state: 'done' }),
+    'effects pending': () => inspector().effects({ state: 'pending' }),
+    'effects parked': () => inspector().effects({ state: 'parked' }),
+    'effects dead': () => inspector().effects({ state: 'dead' }),
+    'dead letters': () => inspector().deadGroups(),
+    'dead letters of a group': async () =>
+      inspector().deadGroup((await inspector().deadGroups())[0]!.fingerprint),
+    sources: () => inspector().sources(),
+    relays: () => inspector().relays(),
+  };
+
+  // Those of 20 rows first: that is what a table has after a bulk of events, until it is analyzed.
+  describe.each(['stale', 'fresh'] as const)('with %s statistics', (statistics) => {
+    beforeAll(async () => {
+      if (statistics === 'fresh') await database.query('VACUUM ANALYZE');
+    }, 60_000);
+
+    it.each(Object.keys(QUESTIONS))('%s: no whole table, and a bounded part of an index', async (name) => {
+      const statements = await asked(QUESTIONS[name]!);
+      expect(statements.length).toBeGreaterThan(0);
+      for (const statement of statements)
+        expectBounded(await app.get(BoundedRead).run((manager) => explain(manager, statement)));
+    });
+
+    it('maxPending: no whole table, and no more rows than it counts to', async () => {
+      const statements = await asked(() => app.get(Backlog).isFull());
+      expect(statements).toHaveLength(1);
+      expectBounded(await explain(database.dataSource, statements[0]!));
+      expect(await app.get(Backlog).isFull()).toBe(true);
+    });
+  });
+
+  /** What the application asks of the large tables meanwhile. */
+  async function asked(ask: () => Promise<unknown>): Promise<Statement[]> {
+    const heard = await hear(app.get(DataSource), ask);
+    return heard.filter(
+      ({ sql }) => /^\s*(SELECT|WITH)\b/.test(sql) && /webhook_(outbox|outbox_data|claim|event)\b/.test(sql),
+    );
+  }
+});
+
+async function explain(
+  on: { query(sql: string, parameters: unknown[]): Promise<unknown> },
+  { sql, parameters }: Statement,
+): Promise<Plan> {
+  const rows = await on.query(`EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`, parameters);
+  return (rows as [{ 'QUERY PLAN': [{ Plan: Plan }] }])[0]['QUERY PLAN'][0].Plan;
+}
+
+function expectBounded(plan: Plan): void {
+  const scans = nodes(plan).filter((node) => LARGE.includes(node['Relation Name'] ?? ''));
+  expect(scans.length).toBeGreaterThan(0);
+  expect(
+    scans.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']),
+  ).toEqual([]);
+  const touched = scans.map(
+    (node) => (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops'],
+  );
+  expect(Math.max(...touched)).toBeLessThan(MOST);
+}
