@@ -37,6 +37,7 @@ function schemeOf(options: PaypalOptions): Scheme {
   const certificates = new CertificateSource('paypal', isPaypalUrl, options);
   return {
     name: 'paypal',
+    secretsOption: 'webhookIds',
     docs: 'https://developer.paypal.com/api/rest/webhooks/rest/',
     scheme:
       'RSA with SHA-256, certificate from PayPal, base64, of `${transmissionId}|${transmissionTime}|${webhookId}|${crc32(body)}`',

@@ -51,6 +51,7 @@ function schemeOf(options: SnsOptions): Scheme {
   const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
   return {
     name: 'sns',
+    secretsOption: 'topicArns',
     docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
     scheme:
       'RSA with SHA-1 or SHA-256 (SignatureVersion 1 or 2), certificate from SNS, base64, of fields of the body',
