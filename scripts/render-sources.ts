@@ -76,7 +76,8 @@ function notes(): string {
 }
 
 function idIsSigned(name: string, provider: Provider): string {
-  if (name === 'dropbox') return '';
+  // Their options ask for it.
+  if (name === 'dropbox' || name === 'plaid') return '';
   return provider.signed.id ? 'signed' : '**not signed**';
 }
 

@@ -62,7 +62,7 @@ const FURTHER: Readonly<
     !sdk &&
     outcome === 'accepted' &&
     ['topic', 'shop-domain', 'api-version', 'webhook-id'].some(
-      (name) => !request.headers.one(`x-shopify-${name}`),
+      (name) => !request.headers.first(`x-shopify-${name}`),
     ),
   // The SDK writes the list of signed headers anew, from those that are there.
   contentful: (outcome, sdk, request) =>
