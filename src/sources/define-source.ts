@@ -65,6 +65,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     },
     retries: scheme.retries,
     toleranceMs: scheme.toleranceMs,
+    timeUnit: scheme.timeUnit,
     maxBytes: scheme.maxBytes,
     keepHeaders: scheme.keepHeaders,
     methods: scheme.methods,

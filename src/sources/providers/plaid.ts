@@ -51,7 +51,9 @@ function checkDedupe({ dedupe, retries }: PlaidOptions): void {
       `plaid.dedupe: expected a key, received ${dedupe ?? 'nothing'}. Plaid sends no event id, and its token is new for every attempt, ` +
         `so no preset can tell a retry from a new event; { header: 'Plaid-Verification' } makes each attempt an event.`,
     );
-  if (retries === 'provider' && String(JSON.stringify(dedupe)).toLowerCase().includes(HEADER.toLowerCase()))
+  const byToken =
+    typeof dedupe !== 'function' && JSON.stringify(dedupe).toLowerCase().includes(HEADER.toLowerCase());
+  if (retries === 'provider' && byToken)
     throw new ConfigurationError(
       `plaid.retries: expected 'own', received 'provider'. By this 'dedupe' a redelivery is another event, and what failed would wait in vain.`,
     );
@@ -71,6 +73,7 @@ function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
     docs: 'https://plaid.com/docs/api/webhooks/webhook-verification/',
     scheme: 'JWT, ES256, keys from Plaid by `kid`; its claim `request_body_sha256` covers the body',
     signed: { id: true, type: true, time: true },
+    timeUnit: 'seconds',
     toleranceMs: minutes(5),
     checkSecret: (secret) =>
       checkSecretText(secret) ?? (isCredentials(secret) ? undefined : 'is not `client_id:secret`'),

@@ -108,7 +108,8 @@ describe.each(signers)('$provider', (signer) => {
     }
   });
 
-  it('says where its facts are from', () => {
+  it('says where its facts are from, and in which unit it writes the time it signs', () => {
+    expect(provider.timeUnit !== undefined).toBe(provider.signed.time);
     expect(provider.scheme).not.toBe('');
     if (signer.provider !== 'hmac' && signer.provider !== 'convoy')
       expect(provider.docs).toMatch(/^https:\/\//);

@@ -62,6 +62,9 @@ describe('options', () => {
     );
     expect(() => hook0({ secrets, versions: [] })).toThrow(ConfigurationError);
     expect(() => adyen({ secrets, webhooks: 'x' as never })).toThrow(ConfigurationError);
+    expect(() =>
+      sns({ topicArns: ['arn:aws:sns:eu-west-1:123456789012:a'], signatureVersion: 2 as never }),
+    ).toThrow(/sns\.signatureVersion: expected '1' or '2'/);
     expect(() => plaid({ secrets } as never)).toThrow(/plaid\.dedupe: expected a key, received nothing/);
     expect(() => plaid({ secrets, dedupe: 'preset' })).toThrow(/plaid\.dedupe: expected a key/);
     const perAttempt = { secrets, dedupe: [{ path: 'item_id' }, { header: 'plaid-verification' }] } as const;

@@ -128,6 +128,17 @@ describe('keys that are fetched', () => {
     expect(calls).toEqual([]);
   });
 
+  it('SNS: a version that is pinned is the only one', async () => {
+    const signer = signerOf('sns');
+    for (const [signatureVersion, outcome] of [
+      ['1', 'malformed-signature'],
+      ['2', 'accepted'],
+    ]) {
+      const { provider } = sourceOf(signer, [signer.secret], { signatureVersion });
+      expect(await reasonOf(provider.verify(signedRequest(signer), [signer.secret]))).toBe(outcome);
+    }
+  });
+
   it('Plaid: an expired key and another key id are refused, credentials are sent as such', async () => {
     const signer = signerOf('plaid');
     const { key } = JSON.parse(servedPlaidKey) as { key: Record<string, unknown> };
