@@ -110,7 +110,7 @@ export const api = {
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
 };
 
-/** Keys of the newest events that a filter finds, `max` at most. */
+/** Keys of the newest events that a filter finds, `max` at most; the oldest first, so that what is done to them is done as they came. */
 export async function collectEvents(filter: string, max: number): Promise<EventKey[]> {
   const events: EventKey[] = [];
   let after: string | undefined;
@@ -119,5 +119,5 @@ export async function collectEvents(filter: string, max: number): Promise<EventK
     events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
     after = page.next;
   } while (after !== undefined && events.length < max);
-  return events.slice(0, max);
+  return events.slice(0, max).reverse();
 }

@@ -9,8 +9,8 @@ export interface Postgres {
   stop(): Promise<void>;
 }
 
-/** Stops of the servers that this process has started. */
-const running = new Set<() => Promise<void>>();
+/** Stops of the servers that this process has started: called when a signal ends it. */
+export const running = new Set<() => Promise<void>>();
 let imported: ReturnType<typeof importEmbeddedPostgres> | undefined;
 
 /**
@@ -25,7 +25,7 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
   await chmod(folder, 0o755);
   const port = await freePort();
   const log: string[] = [];
-  const EmbeddedPostgres = await (imported ??= importEmbeddedPostgres());
+  const EmbeddedPostgres = await embeddedPostgres();
   const server = new EmbeddedPostgres({
     databaseDir: join(folder, 'data'),
     port,
@@ -59,6 +59,11 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
     );
   }
   return { url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`, stop };
+}
+
+/** The package's class, imported once. */
+export function embeddedPostgres(): ReturnType<typeof importEmbeddedPostgres> {
+  return (imported ??= importEmbeddedPostgres());
 }
 
 /**

@@ -222,7 +222,7 @@ export class InlineDispatcher {
     // Made dead in the lease: no settle tells of it, and the redelivery finds out.
     if (taken.exhausted.length > 0) return false;
     for (const row of ofInline(taken.leased, inline)) {
-      if (!(await this.store.isDone(manager, row))) return false;
+      if ((await this.store.endOf(manager, row)) === undefined) return false;
     }
     return true;
   }

@@ -151,11 +151,15 @@ export class Replays {
     }
   }
 
+  /** In the order of arrival, so that what is replayed runs as it came, however the events were named. */
   private async select(selection: ReplaySelection, replayId?: string): Promise<readonly EventKey[]> {
     checkSelection(selection);
-    if ('events' in selection)
-      return selection.events.map((event) => ({ ...event, tenant: event.tenant ?? '' }));
+    const { manager } = this.dataSource;
+    if ('events' in selection) {
+      const keys = selection.events.map((event) => ({ ...event, tenant: event.tenant ?? '' }));
+      return this.store.byArrival(manager, keys);
+    }
     const { limit = DEFAULT_LIMIT, all: _all, ...criteria } = selection;
-    return this.store.select(this.dataSource.manager, criteria, limit, replayId);
+    return this.store.select(manager, criteria, limit, replayId);
   }
 }

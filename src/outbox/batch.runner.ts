@@ -95,13 +95,13 @@ export class BatchRunner {
       await this.handlers.transaction(first, handler.timeoutMs, (transaction) =>
         this.settled(transaction, handler, items, either, outcomes),
       );
-      this.wakeUp.wake();
-      const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
-      this.tally.add(handler.source, 'handled', done.length);
-      this.logger.log(logLine('handled as a batch', { ...rowFacts(first), events: items.length }));
+      this.ended(handler, items, outcomes);
     } catch (error) {
       // All rows of a batch were settled by one commit, so that any of them tells of it.
-      if (await this.handlers.isCommitted(first, error)) return;
+      if ((await this.handlers.committedEnd(first, error)) !== undefined) {
+        this.ended(handler, items, outcomes);
+        return;
+      }
       // Once the lease or the process ends, the halves would fare no better.
       if (items.length === 1 || signal.aborted) {
         for (const { row } of items) outcomes.set(row.id, await this.fail(handler, row, error));
@@ -113,6 +113,13 @@ export class BatchRunner {
     } finally {
       deadline.end();
     }
+  }
+
+  private ended(handler: Handler, items: readonly Item[], outcomes: Outcomes): void {
+    this.wakeUp.wake();
+    const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
+    this.tally.add(handler.source, 'handled', done.length);
+    this.logger.log(logLine('handled as a batch', { ...rowFacts(items[0]!.row), events: items.length }));
   }
 
   private async settled(

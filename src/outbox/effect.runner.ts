@@ -122,7 +122,10 @@ export class EffectRunner {
       }
       if (await this.commit(effect, row, called, signal)) this.wakeUp.wake();
     } catch (error) {
-      if (await this.statements.send((manager) => this.store.isDone(manager, row))) return 'done';
+      if (await this.statements.send((manager) => this.store.endOf(manager, row))) {
+        this.wakeUp.wake();
+        return 'done';
+      }
       if (error instanceof LeaseLost) return this.lost(row, called);
       // With its result kept, the call is not in doubt.
       return await this.failures.settle(row, error, policy(effect, !kept && tracksDoubt(effect)));

@@ -64,9 +64,10 @@ export class FailureSettler {
   ): Promise<FailureOutcome> {
     const to = decide(row, error, policy);
     const text = errorText(error);
-    const record = (manager: EntityManager) =>
-      this.store.fail(manager, row, to, errorDetail(error), policy.inDoubt);
-    const settled = await (within === undefined ? this.statements.send(record) : record(within.manager));
+    const detail = errorDetail(error);
+    const settled = await (within === undefined
+      ? this.record(row, to, detail, policy.inDoubt)
+      : this.store.fail(within.manager, row, to, detail, policy.inDoubt));
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -90,10 +91,7 @@ export class FailureSettler {
       reason === 'in-doubt'
         ? 'an attempt was begun and its end is unknown'
         : 'the other side may have forgotten the key';
-    const settled = await this.statements.send((manager) =>
-      this.store.fail(manager, row, { state: 'parked', reason }, text, row.begun),
-    );
-    if (!settled) return 'lost';
+    if (!(await this.record(row, { state: 'parked', reason }, text, row.begun))) return 'lost';
     this.tellParked(row, reason, text);
     return 'parked';
   }
@@ -103,10 +101,7 @@ export class FailureSettler {
     const reason = 'unreadable-body';
     const text = 'its claim is gone, and the body with it';
     try {
-      const settled = await this.statements.send((manager) =>
-        this.store.fail(manager, row, { state: 'dead', reason }, text),
-      );
-      if (settled) this.tellDead(row, reason, text);
+      if (await this.record(row, { state: 'dead', reason }, text)) this.tellDead(row, reason, text);
     } catch (error) {
       // Its lease will end: those leased beside it run all the same.
       this.logger.error(logLine(`not recorded: ${text}: ${errorText(error)}`, rowFacts(row)));
@@ -120,6 +115,15 @@ export class FailureSettler {
         this.tellParked(row, row.reason, 'the last attempt was begun and never ended');
       else this.tellDead(row, row.reason, row.error);
     }
+  }
+
+  /** Also true where the statement was sent twice, since the first answer was lost, and the first had been done. */
+  private record(row: LeasedRow, to: FailedSettle, error: string, inDoubt?: boolean): Promise<boolean> {
+    return this.statements.send(
+      async (manager) =>
+        (await this.store.fail(manager, row, to, error, inDoubt)) ||
+        (await this.store.hasFailed(manager, row, to, error)),
+    );
   }
 
   private tellDead(row: LeasedRow | ExhaustedRow, reason: DeadReason, error: string | undefined): void {

@@ -81,7 +81,8 @@ export class HandlerRunner {
       );
       return this.ended(row, ran);
     } catch (error) {
-      if (await this.isCommitted(row, error)) return this.ended(row, { outcome: 'done', wake: true });
+      const outcome = await this.committedEnd(row, error);
+      if (outcome !== undefined) return this.ended(row, { outcome, wake: true });
       return await this.failures.settle(row, error, this.policy(handler, awaitRedelivery));
     }
   }
@@ -91,13 +92,10 @@ export class HandlerRunner {
     return { retry: work.retry, classifiers: [work.classify, source?.classify], awaitRedelivery };
   }
 
-  /** Whether a COMMIT that was in doubt went through: the settle in it tells. */
-  async isCommitted(row: LeasedRow, error: unknown): Promise<boolean> {
-    return (
-      error instanceof NotCommitted &&
-      error.inDoubt &&
-      (await this.statements.send((manager) => this.store.isDone(manager, row)))
-    );
+  /** How the run has ended, if a COMMIT that was in doubt went through: the settle in it tells. */
+  async committedEnd(row: LeasedRow, error: unknown): Promise<RunInTransaction['outcome'] | undefined> {
+    if (!(error instanceof NotCommitted) || !error.inDoubt) return undefined;
+    return this.statements.send((manager) => this.store.endOf(manager, row));
   }
 
   transaction<T>(

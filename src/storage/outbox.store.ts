@@ -246,11 +246,21 @@ export class OutboxStore {
       ...fence(lease),
       to.state,
       to.state === 'pending' ? to.delayMs : 0,
-      to.state === 'pending' ? null : to.reason,
+      reasonOf(to),
       storable(error, MAX_ERROR_BYTES),
       inDoubt,
       to.state === 'pending' ? to.since : undefined,
     ]);
+    return rows.length === 1;
+  }
+
+  /** Whether this very failure was recorded, and nothing has happened to the row since. */
+  async hasFailed(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT 1 FROM webhook_outbox
+        WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state = $3 AND reason IS NOT DISTINCT FROM $4 AND error = $5`,
+      [lease.id, lease.attempt, to.state, reasonOf(to), storable(error, MAX_ERROR_BYTES)],
+    );
     return rows.length === 1;
   }
 
@@ -276,13 +286,13 @@ export class OutboxStore {
     return new Set(rows.map((row) => row.id));
   }
 
-  /** Whether the row was settled by this very attempt: how a COMMIT in doubt is resolved. */
-  async isDone(manager: EntityManager, lease: Lease): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
-      `SELECT 1 FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state = 'done'`,
+  /** How this very attempt has ended, if it was settled: how a COMMIT in doubt is resolved. */
+  async endOf(manager: EntityManager, lease: Lease): Promise<'done' | 'superseded' | undefined> {
+    const rows: { state: 'done' | 'superseded' }[] = await manager.query(
+      `SELECT state FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state IN ('done', 'superseded')`,
       [lease.id, lease.attempt],
     );
-    return rows.length === 1;
+    return rows[0]?.state;
   }
 
   /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
@@ -462,6 +472,7 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
   });
 }
 
+const reasonOf = (to: FailedSettle) => (to.state === 'pending' ? null : to.reason);
 const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];
 // Sorted by id: batches that lock rows in opposite orders deadlock.
 const fences = (leases: readonly Lease[]) => {

@@ -96,6 +96,18 @@ export class ReplayStore {
     return rows.map(({ parent_id, ...row }) => ({ ...row, parentId: parent_id ?? undefined }));
   }
 
+  /** The same keys in the order in which their events arrived; unknown ones last. */
+  async byArrival(manager: EntityManager, keys: readonly EventKey[]): Promise<EventKey[]> {
+    const rows: { source: string; tenant: string; event_id: string }[] = await manager.query(
+      `SELECT k.source, k.tenant, k.event_id
+         FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k(source, tenant, event_id, nth)
+         LEFT JOIN webhook_claim c ON c.source = k.source AND c.tenant = k.tenant AND c.event_id = k.event_id
+        ORDER BY c.received_at NULLS LAST, c.id, k.nth`,
+      [keys.map((key) => key.source), keys.map((key) => key.tenant), keys.map((key) => key.eventId)],
+    );
+    return rows.map(({ event_id: eventId, ...row }) => ({ ...row, eventId }));
+  }
+
   /** Events that fit, oldest first; without those that the replay has taken already. */
   async select(
     manager: EntityManager,

@@ -3,77 +3,127 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { startPostgres } from '../../examples/support/postgres.js';
-import type { Verdict } from './check/invariants.js';
+import type { Verdict } from './check/verdict.js';
 import { playMode } from './modes.js';
 import { readOptions, type ChaosOptions } from './options.js';
+import { CLOCKS, clockEnv } from './play/clocks.js';
+import { Outages } from './play/outages.js';
+import { LoneServer, Pair } from './play/patients.js';
 import { Stage } from './play/stage.js';
 import { merge, print, record } from './report.js';
 import { build, type Build } from './support/build.js';
 import { startPgbouncer } from './support/pgbouncer.js';
 import { createStageDatabase } from './support/stage-database.js';
 
-/** Plays the stages that have no verdict yet, and judges all of them together. */
+const say = (line: string) => console.error(line);
+
 async function run(options: ChaosOptions): Promise<number> {
-  const { dir, seed, stages } = options;
-  const say = (line: string) => console.error(line);
-  say(`seed ${seed}, ${stages.length} stages; logs in ${dir}`);
-  await mkdir(dir, { recursive: true });
+  say(`seed ${options.seed}, ${options.stages.length} stages; logs in ${options.dir}`);
+  await mkdir(options.dir, { recursive: true });
   const built = await build();
-  const program = await built.bundled('test/chaos/receiver/main.ts');
-  // It is the receivers that are killed; the server lives, and what it has committed stays without a disk.
-  const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
-  const pooler = options.pgbouncer ? await startPgbouncer(postgres.url) : undefined;
   const startedAt = performance.now();
-  const verdicts: Verdict[] = [];
+  let verdict: Verdict;
   try {
-    if (options.mode !== undefined) {
-      const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${options.mode}`);
-      const report = await playMode(
-        options.mode,
-        options,
-        pooler?.through(databaseUrl) ?? databaseUrl,
-        program,
-      );
-      console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
-      return report.faults.length === 0 ? 0 : 1;
-    }
-    for (const [n, { kills, events }] of stages.entries()) {
-      const stageDir = join(dir, `stage-${n + 1}`);
-      const file = join(stageDir, 'verdict.json');
-      if (!existsSync(file)) {
-        say(`stage ${n + 1}: ${kills} kills, ${events} events`);
-        const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${n + 1}`);
-        const stage = { seed: seed + n, kills, events, adapter: options.adapter, databaseUrl, dir: stageDir };
-        await Stage.play({
-          ...stage,
-          receiversUrl: pooler?.through(databaseUrl) ?? databaseUrl,
-          program,
-          say,
-        });
-        await checker(built, stageDir, databaseUrl);
-      }
-      verdicts.push(JSON.parse(readFileSync(file, 'utf8')) as Verdict);
-    }
+    const program = await built.bundled('test/chaos/receiver/main.ts');
+    if (options.mode !== undefined) return await anotherMode(options.mode, options, program);
+    verdict =
+      options.faults === 'kills' || options.faults === 'clocks'
+        ? merge(await kills(options, built, program))
+        : await outages(options, built, program);
   } finally {
-    await pooler?.stop();
-    await postgres.stop();
     await built.remove();
   }
-  const verdict = merge(verdicts);
-  const seconds = Math.round((performance.now() - startedAt) / 1000);
-  print(options, verdict, seconds);
+  print(options, verdict, Math.round((performance.now() - startedAt) / 1000));
   if (options.record) record(options, verdict);
   return verdict.faults.length === 0 ? 0 : 1;
 }
 
-/** A process of its own: it gets the logs and the tables, and nothing of what this process knows. */
-async function checker(built: Build, dir: string, databaseUrl: string): Promise<void> {
-  const child = spawn(process.execPath, [built.path('test/chaos/checker.ts'), dir, databaseUrl], {
-    stdio: 'inherit',
+/** A server for all stages, and what receivers reach it through. It is they who are killed; it lives, and keeps without a disk what it has committed. */
+async function withServer<T>(
+  { pgbouncer }: ChaosOptions,
+  work: (serverUrl: string, through: (databaseUrl: string) => string) => Promise<T>,
+): Promise<T> {
+  const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
+  try {
+    const pooler = pgbouncer ? await startPgbouncer(postgres.url) : undefined;
+    try {
+      return await work(postgres.url, (databaseUrl) => pooler?.through(databaseUrl) ?? databaseUrl);
+    } finally {
+      await pooler?.stop();
+    }
+  } finally {
+    await postgres.stop();
+  }
+}
+
+async function anotherMode(
+  mode: NonNullable<ChaosOptions['mode']>,
+  options: ChaosOptions,
+  program: string,
+): Promise<number> {
+  return withServer(options, async (serverUrl, through) => {
+    const databaseUrl = await createStageDatabase(serverUrl, `chaos_${options.seed}_${mode}`);
+    const report = await playMode(mode, options, through(databaseUrl), program);
+    console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
+    return report.faults.length === 0 ? 0 : 1;
   });
+}
+
+/** Plays the stages that have no verdict yet; all of them are judged together. */
+async function kills(options: ChaosOptions, built: Build, program: string): Promise<Verdict[]> {
+  const { dir, seed, adapter, faults, stages } = options;
+  const preload = pathToFileURL(built.path('test/chaos/receiver/clock.ts')).href;
+  const clocks = { size: CLOCKS.length, env: (place: number) => clockEnv(CLOCKS[place]!, preload) };
+  return withServer(options, async (serverUrl, through) => {
+    const verdicts: Verdict[] = [];
+    for (const [n, { count, events }] of stages.entries()) {
+      const stageDir = join(dir, `stage-${n + 1}`);
+      if (!existsSync(verdictFile(stageDir))) {
+        say(`stage ${n + 1}: ${count} kills, ${events} events`);
+        const databaseUrl = await createStageDatabase(serverUrl, `chaos_${seed}_${n + 1}`);
+        const receiversUrl = through(databaseUrl);
+        const stage = { seed: seed + n, kills: count, events, adapter, databaseUrl, receiversUrl };
+        await Stage.play({ ...stage, dir: stageDir, program, say, ...(faults === 'clocks' ? clocks : {}) });
+        await checker(built, stageDir, databaseUrl, faults);
+      }
+      verdicts.push(readVerdict(stageDir));
+    }
+    return verdicts;
+  });
+}
+
+async function outages(options: ChaosOptions, built: Build, program: string): Promise<Verdict> {
+  const { dir, seed, adapter, asynchronous, faults } = options;
+  const { count, events } = options.stages[0]!;
+  const patient = await (faults === 'stops' ? LoneServer : Pair).start(join(dir, 'server.log'), asynchronous);
+  try {
+    const databaseUrl = await Outages.play(
+      { seed, outages: count, events, adapter, dir, program, say },
+      patient,
+    );
+    await checker(built, dir, databaseUrl, faults);
+  } finally {
+    await patient.remove();
+  }
+  return readVerdict(dir);
+}
+
+/** A process of its own: it gets the logs and the tables, and nothing of what this process knows. */
+async function checker(
+  built: Build,
+  dir: string,
+  databaseUrl: string,
+  faults: ChaosOptions['faults'],
+): Promise<void> {
+  const args = [built.path('test/chaos/checker.ts'), dir, databaseUrl, faults];
+  const child = spawn(process.execPath, args, { stdio: 'inherit' });
   const [code] = (await once(child, 'exit')) as [number | null];
   if (code !== 0 && code !== 1) throw new Error(`the checker ended with ${code}`);
 }
+
+const verdictFile = (dir: string) => join(dir, 'verdict.json');
+const readVerdict = (dir: string) => JSON.parse(readFileSync(verdictFile(dir), 'utf8')) as Verdict;
 
 process.exit(await run(readOptions(process.argv.slice(2))));

@@ -63,7 +63,7 @@ async function playBarrier(fleet: Fleet, rounds: number): Promise<ModeReport> {
 
 async function playStorm(fleet: Fleet, client: Client, ms: number): Promise<ModeReport> {
   const figures = await storm({
-    origin: () => fleet.origin(),
+    origin: () => fleet.next().origin,
     client,
     ms,
     events: STORM_EVENTS,
@@ -87,7 +87,7 @@ async function playRolling(
   const acknowledged = new Set<string>();
   const log = { write: ({ status, id }: Sent) => void (status === 200 && acknowledged.add(id)) };
   const { events } = planOf(seed, 0, count);
-  const provider = new Provider(events, () => fleet.origin(), log);
+  const provider = new Provider(events, () => fleet.next(), log);
   const versions = ['1', '0'].map((before) => ({ program, env: { BEFORE: before } }));
   const { exits, longestStopMs } = await rolling(fleet, provider, versions);
   await sleepUntil(async () => (await unsettled(client)) === 0, DRAIN_MS);

@@ -2,10 +2,12 @@ import { randomInt } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { Faults } from './check/verdict.js';
 import type { Mode } from './modes.js';
 
 const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--seed <number>] [--adapter express|fastify]
-                 [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer]
+                 [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer] [--clocks]
+npm run chaos -- --stops 20 | --promotions 4 [--asynchronous]
 npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
@@ -19,7 +21,14 @@ Kills receivers at random and at named points while a provider sends events, and
   --record   write the figures into docs/reliability.md
   --pgbouncer  the receivers reach the database through pgbouncer in transaction mode (it must be installed)
 
-Instead of kills:
+  --clocks   the receivers' clocks are ten minutes ahead and behind, one jumps, and each is in a time zone of its own
+
+Instead of kills, judged the same:
+  --stops       how often a server of its own ends at once (pg_ctl -m immediate) and starts again
+  --promotions  how often a primary ends at once, and its synchronous standby takes its place
+  --asynchronous  neither disk nor standby is waited for: events that were acknowledged are lost, and the run must fail
+
+Instead of faults:
   --storm    billing events repeated for half an hour while their handler is slow
   --barrier  50 copies of an event released at once over three processes, round after round
   --rolling  two versions of the application restarted in turn while events flow
@@ -29,12 +38,16 @@ Environment: DATABASE_URL to use another server than the embedded one.`;
 export interface ChaosOptions {
   readonly seed: number;
   readonly adapter: 'express' | 'fastify';
-  readonly stages: readonly { readonly kills: number; readonly events: number }[];
+  /** What is done to them. */
+  readonly faults: Faults;
+  readonly asynchronous: boolean;
+  /** So many kills, or outages. */
+  readonly stages: readonly { readonly count: number; readonly events: number }[];
   readonly dir: string;
   readonly json: boolean;
   readonly record: boolean;
   readonly pgbouncer: boolean;
-  /** Something else than kills. */
+  /** Something else than faults. */
   readonly mode?: Mode;
   readonly seconds: number;
   readonly rounds: number;
@@ -42,6 +55,8 @@ export interface ChaosOptions {
 
 const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling'];
 const EVENTS_PER_KILL = 20;
+/** Each is followed by some seconds of load. */
+const EVENTS_PER_OUTAGE = 60;
 const STAGE_KILLS = 300;
 
 /** @throws TypeError naming the argument; ends the process after --help */
@@ -58,6 +73,10 @@ export function readOptions(args: string[]): ChaosOptions {
       json: { type: 'boolean' },
       record: { type: 'boolean' },
       pgbouncer: { type: 'boolean' },
+      clocks: { type: 'boolean' },
+      stops: { type: 'string' },
+      promotions: { type: 'string' },
+      asynchronous: { type: 'boolean' },
       storm: { type: 'boolean' },
       barrier: { type: 'boolean' },
       rolling: { type: 'boolean' },
@@ -73,14 +92,23 @@ export function readOptions(args: string[]): ChaosOptions {
   const { adapter = 'express' } = values;
   if (adapter !== 'express' && adapter !== 'fastify')
     throw new TypeError(`--adapter: expected express or fastify, received '${adapter}'`);
-  const kills = count('--kills', values.kills ?? String(STAGE_KILLS));
-  const events = count('--events', values.events ?? String(kills * EVENTS_PER_KILL));
+  const { stops, promotions } = values;
+  if ([values.kills, stops, promotions].filter((one) => one !== undefined).length > 1)
+    throw new TypeError('--kills, --stops and --promotions: one at a time');
+  const outages = promotions ?? stops;
+  const name = promotions === undefined ? (stops === undefined ? '--kills' : '--stops') : '--promotions';
+  const times = count(name, outages ?? values.kills ?? String(STAGE_KILLS));
+  const each = outages === undefined ? EVENTS_PER_KILL : EVENTS_PER_OUTAGE;
+  const events = count('--events', values.events ?? String(times * each));
   const seed = count('--seed', values.seed ?? String(randomInt(1, 1_000_000)));
   const stage = count('--stage', values.stage ?? String(STAGE_KILLS));
   return {
     seed,
     adapter,
-    stages: stagesOf(kills, events, stage),
+    faults:
+      name === '--kills' ? (values.clocks ? 'clocks' : 'kills') : name === '--stops' ? 'stops' : 'promotions',
+    asynchronous: values.asynchronous ?? false,
+    stages: stagesOf(times, events, outages === undefined ? stage : times),
     dir: values.dir ?? join(tmpdir(), `webhook-chaos-${seed}`),
     json: values.json ?? false,
     record: values.record ?? false,
@@ -91,11 +119,11 @@ export function readOptions(args: string[]): ChaosOptions {
   };
 }
 
-function stagesOf(kills: number, events: number, stage: number): ChaosOptions['stages'] {
-  const number = Math.max(1, Math.ceil(kills / stage));
+function stagesOf(times: number, events: number, stage: number): ChaosOptions['stages'] {
+  const number = Math.max(1, Math.ceil(times / stage));
   const share = (of: number, n: number) =>
     Math.floor((of * (n + 1)) / number) - Math.floor((of * n) / number);
-  return Array.from({ length: number }, (_, n) => ({ kills: share(kills, n), events: share(events, n) }));
+  return Array.from({ length: number }, (_, n) => ({ count: share(times, n), events: share(events, n) }));
 }
 
 function count(name: string, text: string): number {

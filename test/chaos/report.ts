@@ -1,11 +1,20 @@
 import { cpus } from 'node:os';
 import Table from 'cli-table3';
 import { writeFigures } from '../../scripts/figures.js';
-import type { Verdict } from './check/invariants.js';
+import type { Verdict } from './check/verdict.js';
 import type { ChaosOptions } from './options.js';
 
+/** Where the page has the figures of each. */
+const PLACES = { kills: 'chaos', clocks: 'clocks', stops: 'stops', promotions: 'promotions' } as const;
 /** Figures that are the largest of their stages, and not their sum. */
-const MAXIMA = new Set(['points', 'longestOverdueMs']);
+const MAXIMA = new Set([
+  'points',
+  'longestOverdueMs',
+  'slowAnswerMs',
+  'longestAwayMs',
+  'longestAwayAfterServerMs',
+  'timeZones',
+]);
 
 export function merge(verdicts: readonly Verdict[]): Verdict {
   const figures: Record<string, number> = {};
@@ -32,11 +41,14 @@ export function print({ json, seed, adapter }: ChaosOptions, verdict: Verdict, s
 }
 
 /** Puts the figures where readers find them, with when and on what they were had. */
-export function record({ seed, adapter, stages }: ChaosOptions, { figures, faults }: Verdict): void {
+export function record(
+  { faults: done, seed, adapter, stages }: ChaosOptions,
+  { figures, faults }: Verdict,
+): void {
   const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
   const rows = Object.entries(figures).map(([name, value]) => `| ${name} | ${value.toLocaleString('en')} |`);
-  writeFigures('docs/reliability.md', 'chaos', [
-    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine}; seed ${seed}, ${adapter}, ${stages.length} stages: ` +
+  writeFigures('docs/reliability.md', PLACES[done], [
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine}; seed ${seed}, ${adapter}, ${stages.length === 1 ? '1 stage' : `${stages.length} stages`}: ` +
       (faults.length === 0 ? 'passed.' : `**${faults.length} faults**.`),
     '',
     '| figure | value |',

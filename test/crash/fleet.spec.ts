@@ -42,7 +42,7 @@ beforeAll(async () => {
     dir,
     program,
     sinkUrl: sink.url,
-    env: { BEFORE: '1' },
+    env: () => ({ BEFORE: '1' }),
   });
 }, 180_000);
 afterAll(async () => {
@@ -70,7 +70,13 @@ it('case 3 R34: of 50 copies released at once over three processes one is told o
 
 it('R24: a storm of duplicates of billing events passes while their handler is slow: totals are right, the backlog goes, nobody acts', async () => {
   const events = 60;
-  const report = await storm({ origin: () => fleet.origin(), client, ms: 8_000, events, drainMs: 60_000 });
+  const report = await storm({
+    origin: () => fleet.next().origin,
+    client,
+    ms: 8_000,
+    events,
+    drainMs: 60_000,
+  });
   expect(report).toMatchObject({ claims: events, wrongTotals: 0, pendingAfter: 0 });
   expect(report.answers['200 {"status":"ok"}']).toBe(events);
   // It was a storm, and there was a backlog.
@@ -82,7 +88,7 @@ it('R24: a storm of duplicates of billing events passes while their handler is s
 
 it('R03 case 46: receivers of before and of now are restarted in turn while events flow: each ends in peace, none is lost, none handled twice', async () => {
   const { events } = planOf(46, 0, 240);
-  const provider = new Provider(events, () => fleet.origin(), { write: (one) => void sent.push(one) });
+  const provider = new Provider(events, () => fleet.next(), { write: (one) => void sent.push(one) });
   const versions = [
     { program, env: { BEFORE: '0' } },
     { program, env: { BEFORE: '1' } },

@@ -1,4 +1,5 @@
-import { PermanentError } from '../../src/index.js';
+import { PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
+import { FAIL } from '../../src/storage/outbox.sql.js';
 import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -23,6 +24,12 @@ const SOURCES = {
   waited: awardeeSource({ retries: 'provider' }),
   inline: awardeeSource(),
   'waited-inline': awardeeSource({ retries: 'provider' }),
+  marked: awardeeSource(),
+};
+
+const skipStale: SkipStale = {
+  key: () => 'one',
+  at: ({ payload }) => new Date((payload as { at: string }).at),
 };
 
 const script: Partial<Script> = {};
@@ -41,6 +48,7 @@ beforeAll(async () => {
     providers: [
       scripted(script, { sources: ['own', 'waited'] }),
       scripted(script, { sources: ['inline', 'waited-inline'], handler: { inline: true }, effect: false }),
+      scripted(script, { sources: ['marked'], handler: { skipStale }, effect: false }),
     ],
   });
 });
@@ -164,6 +172,40 @@ describe('a COMMIT whose answer never came', () => {
     await inbox.settle();
     expect(await inbox.query(`SELECT applied_count FROM received_event`)).toEqual([{ applied_count: 1 }]);
     expect(sent).toHaveLength(1);
+  });
+});
+
+it('a run that something newer came before ends superseded, also when the answer of its COMMIT never came', async () => {
+  await inbox.deliverTo('marked', 'd-2', { at: '2026-01-02' });
+  await inbox.settle();
+  await inbox.deliverTo('marked', 'd-1', { at: '2026-01-01' });
+  proxy.cutAt('COMMIT', 'after');
+  expect(await inbox.relay.tick()).toMatchObject({ leased: 1, superseded: 1, lost: 0 });
+  expect(proxy.cuts).toBe(1);
+  expect(await inbox.query(`SELECT event_id FROM received_event`)).toEqual([{ event_id: 'd-2' }]);
+});
+
+describe('the record of a failure whose answer never came', () => {
+  it.each([
+    ['dead', 'before'],
+    ['dead', 'after'],
+    ['retried', 'before'],
+    ['retried', 'after'],
+  ] as const)('%s, cut %s the server acted: recorded once, and told of', async (outcome, when) => {
+    script.handle = () => {
+      throw outcome === 'dead' ? new PermanentError('no') : new RetryAfter(3_600_000, 'not now');
+    };
+    await inbox.deliverTo('own', 'd-1');
+    const before = inbox.alerts.length;
+    proxy.cutAt(FAIL, when);
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, lost: 0, [outcome]: 1 });
+    expect(proxy.cuts).toBe(1);
+    expect(await inbox.rows()).toMatchObject([
+      { state: outcome === 'dead' ? 'dead' : 'pending', attempt: 1 },
+    ]);
+    expect(inbox.alerts.slice(before).filter(({ kind }) => kind === 'dead-letter')).toHaveLength(
+      outcome === 'dead' ? 1 : 0,
+    );
   });
 });
 

@@ -150,12 +150,12 @@ describe('a call that was made', () => {
     const store = inbox.app.get(OutboxStore);
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     const settleMany = store.settleMany.bind(store);
-    const isDone = store.isDone.bind(store);
+    const endOf = store.endOf.bind(store);
     // What pg throws while the server restarts; then it is back.
     store.settleMany = () => Promise.reject(refused);
-    store.isDone = () => Promise.reject(refused);
+    store.endOf = () => Promise.reject(refused);
     expect(await inbox.relay.tick()).toMatchObject({ lost: 1 });
-    Object.assign(store, { settleMany, isDone });
+    Object.assign(store, { settleMany, endOf });
     await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending'`);
     await inbox.relay.tick();
     // A row with a lost attempt goes to its lane first, and runs at the next look.

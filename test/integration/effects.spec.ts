@@ -74,6 +74,25 @@ describe('R36 R37 what a handler enqueues', () => {
     ).toHaveLength(2);
   });
 
+  it('returns is kept and shown up to 64 kB, and named by its size beyond', async () => {
+    script.handle = async (_, { enqueue }) => {
+      for (const key of ['small', 'large']) await enqueue('mail', key, { key });
+    };
+    const largest = 'x'.repeat(64 * 1024 - 2);
+    script.effect = (payload) => (payload === 'small' ? largest : `${largest}x`);
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    const results = await inbox.query<{ key: string; result: string }>(
+      `SELECT o.key, d.result FROM webhook_outbox o JOIN webhook_outbox_data d ON d.outbox_id = o.id WHERE o.kind = 'effect'`,
+    );
+    expect(new Map(results.map(({ key, result }) => [key, JSON.parse(result) as unknown]))).toEqual(
+      new Map<string, unknown>([
+        ['small', largest],
+        ['large', { omitted: 'a result of 65537 bytes' }],
+      ]),
+    );
+  });
+
   it('is gone when the handler fails, and comes back under the same id', async () => {
     const ids: string[] = [];
     script.handle = async (_, { enqueue, attempt }) => {

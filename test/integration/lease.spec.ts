@@ -307,6 +307,7 @@ describe('renewals', () => {
 
 describe('the plan of the lease', () => {
   const ROWS = 300_000;
+  const HOT = 100_000;
 
   it('walks webhook_outbox_due and reads no row that it does not take, at 0, 20 and 300,000 rows, whatever the statistics', async () => {
     await database.query(`ALTER TABLE webhook_outbox SET (autovacuum_enabled = off)`);
@@ -318,6 +319,9 @@ describe('the plan of the lease', () => {
     // With the statistics of an empty table.
     await addRows(ROWS / 2, NAME, 'done');
     await addRows(ROWS / 2);
+    expectIndexed(await explain());
+    // The backlog of a hot key is out of its sight.
+    await addRows(HOT, NAME, 'pending', 'effect', 'hot');
     expectIndexed(await explain());
     // A generic plan: no value of a parameter is known.
     expectIndexed(await explain('SET LOCAL plan_cache_mode = force_generic_plan', true));
@@ -453,13 +457,22 @@ function leaseAlone({
 }
 
 /** Rows as if enqueued one after the other: keys are their numbers. */
-async function addRows(count: number, name = NAME, state = 'pending', kind = 'effect'): Promise<void> {
+async function addRows(
+  count: number,
+  name = NAME,
+  state = 'pending',
+  kind = 'effect',
+  /** They wait for their turn of this key. */
+  waitsFor: string | null = null,
+): Promise<void> {
   await database.query(
-    `INSERT INTO webhook_outbox (id, parent_id, kind, name, key, state, source, tenant, event_id, due_at, settled_at)
+    `INSERT INTO webhook_outbox (id, parent_id, kind, name, key, state, source, tenant, event_id, due_at, settled_at,
+                                 order_name, order_key, waits)
      SELECT gen_random_uuid(), gen_random_uuid(), $4, $2, i, $3, 'awardee', '', i,
-            now() - interval '1 hour' + i * interval '1 ms', CASE WHEN $3 <> 'pending' THEN now() END
+            now() - interval '1 hour' + i * interval '1 ms', CASE WHEN $3 <> 'pending' THEN now() END,
+            CASE WHEN $5::text IS NOT NULL THEN $2 END, $5, $5::text IS NOT NULL
        FROM generate_series(1, $1) AS i`,
-    [count, name, state, kind],
+    [count, name, state, kind, waitsFor],
   );
 }
 

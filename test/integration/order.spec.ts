@@ -148,6 +148,28 @@ describe('two relays in two processes', () => {
     expect(await inbox.rows(`state = 'superseded'`)).not.toEqual([]);
   });
 
+  it('replayed rows run on both of them in the order of their arrival, and their effects stay done', async () => {
+    const [{ last }] = (await inbox.query<{ last: string }>(`SELECT max(id) AS last FROM run_log`)) as [
+      { last: string },
+    ];
+    const events = Array.from({ length: 3 * ROWS }, (_, index) => ({
+      source: 'awardee',
+      tenant: '',
+      eventId: `${(index % 3) + 1}-${ROWS - Math.floor(index / 3)}`,
+    }));
+    expect(await inbox.app.get(Replays).run({ events }, who)).toMatchObject({ replayed: 3 * ROWS });
+    await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 60_000);
+    const seqs = Array.from({ length: ROWS }, (_, index) => index + 1);
+    expect(
+      await inbox.query(
+        `SELECT kind, key, array_agg(seq ORDER BY id) FILTER (WHERE ok) AS seqs FROM run_log
+          WHERE id > $1 GROUP BY kind, key ORDER BY key`,
+        [last],
+      ),
+    ).toEqual(['k1', 'k2', 'k3'].map((key) => ({ kind: 'handler', key, seqs })));
+    expect(await inbox.query('SELECT * FROM two_leases')).toEqual([]);
+  });
+
   it('both took part', async () => {
     expect(await inbox.query('SELECT DISTINCT pid FROM run_log')).toHaveLength(2);
   });

@@ -1,21 +1,29 @@
 import { Billing1796000002000 } from '../../examples/receiver/repeat-safe/billing.migration.js';
 import { RepeatSafeModule } from '../../examples/receiver/repeat-safe/repeat-safe.module.js';
+import { StripeApi } from '../../examples/receiver/repeat-safe/stripe.api.js';
 import { Inbox, Replays } from '../../src/index.js';
+import { FakeSink } from '../support/fake-sink.js';
 import { awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
 import { awardeeSource, stripeSource } from '../support/sources.js';
 import { startInbox, type TestInbox } from './support/inbox.js';
 
 let inbox: TestInbox;
+let api: FakeSink;
 beforeEach(async () => {
+  api = await FakeSink.start();
   inbox = await startInbox({
     imports: [RepeatSafeModule],
+    override: (builder) => builder.overrideProvider(StripeApi).useValue(new StripeApi(api.origin, 'key')),
     webhooks: { sources: { stripe: stripeSource(), awardee: awardeeSource() } },
   });
   const runner = inbox.database.dataSource.createQueryRunner();
   await new Billing1796000002000().up(runner);
   await runner.release();
 });
-afterEach(() => inbox.stop());
+afterEach(async () => {
+  await inbox.stop();
+  await api.stop();
+});
 
 const now = Math.floor(Date.now() / 1_000);
 const STATE: Record<string, string> = {
@@ -87,5 +95,23 @@ describe('R30 R39 a handler that runs again leaves the state as it was', () => {
     await inbox.app.get(Replays).run({ source: 'stripe' }, { by: 'a test', reason: 'to see' });
     await inbox.relay.drain({ maxMs: 5_000 });
     expect(await inbox.query(STATE.subscription!)).toEqual([{ id: 'sub_1', status: 'active' }]);
+  });
+
+  it('R21 a customer is written as the provider says it is now, whatever the order of the events', async () => {
+    api.answer = (response) => response.end('{"id":"cus_1","email":"new@example.org"}');
+    const changed = (id: string, email: string, later: number) =>
+      stripeEvent(id, 'customer.updated', { id: 'cus_1', email }, now + later);
+    await receive('stripe', changed('evt_2', 'new@example.org', 1));
+    await receive('stripe', changed('evt_1', 'old@example.org', 0));
+    expect(await inbox.query('SELECT id, email FROM customer')).toEqual([
+      { id: 'cus_1', email: 'new@example.org' },
+    ]);
+    expect(api.requests.map(({ url, headers }) => `${url} ${headers.authorization}`)).toEqual([
+      '/v1/customers/cus_1 Bearer key',
+      '/v1/customers/cus_1 Bearer key',
+    ]);
+    api.answer = (response) => response.end('{"id":"cus_1","deleted":true}');
+    await receive('stripe', changed('evt_3', 'new@example.org', 2));
+    expect(await inbox.query('SELECT id FROM customer')).toEqual([]);
   });
 });

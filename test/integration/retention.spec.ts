@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import {
   Inbox,
   OnWebhook,
+  OutboxRelay,
   Retention,
   hmac,
   stripe,
@@ -219,6 +220,26 @@ describe('retention', () => {
     expect(
       await database.query(`SELECT FROM webhook_replay WHERE claim_id NOT IN (SELECT id FROM webhook_claim)`),
     ).toEqual([]);
+  });
+
+  it('prunes a night of events while others come in: each is acknowledged and handled', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 10_000, days: [5, 15] });
+    const over = new AbortController();
+    const received: string[] = [];
+    const receiving = (async () => {
+      for (let next = 0; !over.signal.aborted || next < 50; next += 1) {
+        const { headers, body } = awardee(`new-${next}`, 'grant.made', {});
+        const { status } = await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+        if (status === 200) received.push(`new-${next}`);
+        else throw new Error(`answered ${status}`);
+      }
+    })();
+    expect(await retention.prune().finally(() => over.abort())).toMatchObject({ ran: true, claims: 5_000 });
+    await receiving;
+    await app.get(OutboxRelay).drain({ maxMs: 30_000 });
+    expect(runs.toSorted()).toEqual(received.toSorted());
+    expect(await counts(database)).toMatchObject({ claims: 5_000 + received.length });
   });
 
   it('one instance at a time prunes', async () => {

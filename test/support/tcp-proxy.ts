@@ -8,7 +8,7 @@ export class TcpProxy {
 
   private constructor(
     private readonly server: Server,
-    private readonly target: URL,
+    private target: URL,
   ) {}
 
   static async start(databaseUrl: string): Promise<TcpProxy> {
@@ -33,8 +33,18 @@ export class TcpProxy {
     }
   }
 
-  async stop(): Promise<void> {
+  /** Leads to another server from now on; what is open is cut. */
+  lead(databaseUrl: string): void {
+    this.target = new URL(databaseUrl);
+    this.cut();
+  }
+
+  private cut(): void {
     for (const pair of this.pairs) for (const socket of pair) socket.destroy();
+  }
+
+  async stop(): Promise<void> {
+    this.cut();
     await new Promise((resolve) => this.server.close(resolve));
   }
 

@@ -23,6 +23,20 @@ export interface Tables {
   /** Most attempts that any row has used of its budget. */
   readonly attempts: number;
   readonly lost: number;
+  /** Times of claims and rows before the run began, or after now: no clock of the database's said them. */
+  readonly foreignTimes: number;
+  /** Rows that were leased before they were due. */
+  readonly early: number;
+  readonly processes: readonly ProcessFacts[];
+}
+
+/** What a process took the time for, against the database's: minutes, positive where it was ahead. */
+export interface ProcessFacts {
+  readonly process: string;
+  readonly zone: string;
+  readonly least: number;
+  readonly most: number;
+  readonly records: number;
 }
 
 const CLAIMS = `
@@ -40,15 +54,27 @@ const TOTALS = `
   SELECT count(*)::int AS rows, count(*) FILTER (WHERE state = 'pending')::int AS unsettled,
          count(leased_by)::int AS leased, coalesce(max(attempt - attempt_base), 0)::int AS attempts,
          coalesce(sum(lost), 0)::int AS lost,
+         (SELECT count(*)::int FROM chaos_early) AS early,
+         (SELECT count(*)::int FROM chaos_run CROSS JOIN (
+            SELECT received_at AS at FROM webhook_claim
+             UNION ALL SELECT unnest(ARRAY[created_at, first_leased_at, begun_at, settled_at]) FROM webhook_outbox
+             UNION ALL SELECT due_at - interval '1 minute' FROM webhook_outbox) times
+           WHERE at NOT BETWEEN began - interval '1 minute' AND clock_timestamp()) AS "foreignTimes",
          (SELECT count(*)::int FROM chaos_record r
            WHERE NOT EXISTS (SELECT FROM webhook_claim c WHERE c.source = r.source AND c.event_id = r.event_id)) AS strays
     FROM webhook_outbox`;
 
+const PROCESSES = `
+  SELECT process, zone, count(*)::int AS records, min(minutes)::float8 AS least, max(minutes)::float8 AS most
+    FROM (SELECT process, zone, extract(epoch FROM process_time - at) / 60 AS minutes FROM chaos_record) records
+   GROUP BY 1, 2`;
+
 export async function readTables(client: Client): Promise<Tables> {
   const claims = await client.query<ClaimFacts>(CLAIMS);
-  const totals = await client.query<Omit<Tables, 'claims' | 'notDone'>>(TOTALS);
+  const totals = await client.query<Omit<Tables, 'claims' | 'notDone' | 'processes'>>(TOTALS);
   const notDone = await client.query<Tables['notDone'][number]>(
     `SELECT id, name, state FROM webhook_outbox WHERE state <> 'done'`,
   );
-  return { claims: claims.rows, notDone: notDone.rows, ...totals.rows[0]! };
+  const processes = await client.query<ProcessFacts>(PROCESSES);
+  return { claims: claims.rows, notDone: notDone.rows, processes: processes.rows, ...totals.rows[0]! };
 }

@@ -20,6 +20,40 @@ export async function lookAt(
   return rows[0]!;
 }
 
+/** Receivers are told apart from whoever looks by their names. */
+const AT_WORK = `
+  SELECT (SELECT count(*)::int FROM webhook_outbox
+           WHERE state = 'pending' AND leased_by IS NOT NULL
+             AND due_at > clock_timestamp() - $1 * interval '1 ms') AS leased,
+         ARRAY(SELECT id::text FROM webhook_outbox
+                WHERE state = 'pending' AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
+         (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+           WHERE l.relation = 'webhook_claim'::regclass AND l.mode = 'RowExclusiveLock'
+             AND a.datname = current_database() AND a.application_name LIKE 'chaos-%') AS claiming`;
+
+interface AtWork {
+  readonly leased: number;
+  readonly claiming: number;
+  /** Ids of the rows. */
+  readonly begun: readonly string[];
+}
+
+/**
+ * What all receivers have in their hands, as far as the server knows.
+ * @param awayMs for how long it has just been away, if it was: leases that ended meanwhile ran when it went
+ */
+export async function atWork(client: Client, awayMs = 0): Promise<AtWork> {
+  return (await client.query<AtWork>(AT_WORK, [awayMs])).rows[0]!;
+}
+
+/** Events that are claimed. */
+export async function claimed(client: Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `SELECT source || '/' || event_id AS name FROM webhook_claim`,
+  );
+  return rows.map(({ name }) => name);
+}
+
 /** Leases that ended more than `ms` milliseconds ago, and that nobody has taken. */
 export async function overdue(client: Client, ms: number): Promise<Omit<Overdue, 'upMs'>[]> {
   const { rows } = await client.query<Omit<Overdue, 'upMs'>>(

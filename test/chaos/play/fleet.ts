@@ -21,7 +21,8 @@ export interface FleetSetup {
   readonly sinkUrl: string;
   /** @default 3 */
   readonly size?: number;
-  readonly env?: Readonly<Record<string, string>>;
+  /** Of each receiver, by its place. */
+  readonly env?: (place: number) => Readonly<Record<string, string>>;
 }
 
 /** Receivers that share a database, behind a balancer that finds out late who is up. */
@@ -40,7 +41,7 @@ export class Fleet {
         HTTP_ADAPTER: setup.adapter,
         POLL_MS: String(POLL_MS),
         LEASE_MS: String(LEASE_MS),
-        ...setup.env,
+        ...setup.env?.(n),
       };
       const logFile = join(setup.dir, `${name}.log`);
       receivers.push(new ChaosReceiver(name, await freePort(), setup.program, logFile, env));
@@ -60,11 +61,16 @@ export class Fleet {
     return this.receivers.filter((receiver) => receiver.owner !== undefined);
   }
 
-  /** Where the next request goes. */
-  origin(): string {
+  /** Who gets the next request. */
+  next(): ChaosReceiver {
     const { up } = this;
     const among = up.length === 0 || Math.random() * 100 < ASTRAY ? this.receivers : up;
-    return among[Math.floor(Math.random() * among.length)]!.origin;
+    return among[Math.floor(Math.random() * among.length)]!;
+  }
+
+  /** For how long the oldest of those that are up has been, in milliseconds. */
+  upMs(): number {
+    return Math.max(0, ...this.up.map(({ readyAt }) => performance.now() - readyAt));
   }
 
   async allUp(): Promise<void> {

@@ -1,4 +1,4 @@
-import { createWriteStream, readFileSync } from 'node:fs';
+import { createWriteStream, existsSync, readFileSync } from 'node:fs';
 import type { ChaosSource } from '../receiver/sources.js';
 
 /** What the provider notes of each of its requests. */
@@ -8,7 +8,11 @@ export interface Sent {
   /** 0: no answer. */
   readonly status: number;
   readonly body: string;
+  /** When it was sent, by the clock of `Outage.at`. */
+  readonly at: number;
   readonly ms: number;
+  /** The receiver's name. */
+  readonly to: string;
 }
 
 /** What a sink notes of each call. */
@@ -34,12 +38,29 @@ export interface Kill {
   readonly begun: number;
 }
 
+/** What was seen of a database that went away under load, and of the one that was there afterwards. */
+export interface Outage {
+  readonly kind: 'stop' | 'promotion';
+  /** When the server had ended. */
+  readonly at: number;
+  /** When there was one that took connections and could be written to. */
+  readonly backAt: number;
+  /** Leases that ran when it ended. */
+  readonly leased: number;
+  /** Transactions that had inserted a claim and were not over, in the moment before. */
+  readonly claiming: number;
+  /** Calls of the raw sink's effect that were begun and not settled. */
+  readonly begun: number;
+  /** Events whose claims are in the tables, and that nobody had been acknowledged. */
+  readonly unanswered: number;
+}
+
 /** A lease that had ended, and that nobody had taken yet. */
 export interface Overdue {
   readonly id: string;
   readonly attempt: number;
   readonly ms: number;
-  /** For how long the oldest of the receivers had been up. */
+  /** For how long the oldest of the receivers had been up, and the server. */
   readonly upMs: number;
 }
 
@@ -47,6 +68,7 @@ export const LOGS = {
   provider: 'provider.jsonl',
   sink: 'sink.jsonl',
   kills: 'kills.jsonl',
+  outages: 'outages.jsonl',
   overdue: 'overdue.jsonl',
 } as const;
 
@@ -67,7 +89,9 @@ export class Log<T> {
   }
 }
 
+/** A run writes the logs of its own faults; the others are empty. */
 export function readLog<T>(path: string): T[] {
+  if (!existsSync(path)) return [];
   return readFileSync(path, 'utf8')
     .split('\n')
     .filter((line) => line !== '')

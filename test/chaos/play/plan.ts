@@ -27,6 +27,8 @@ export interface Plan {
   readonly kills: readonly PlannedKill[];
 }
 
+/** The events that are planned are enough for as slow a machine as this: so many times as it takes at least. */
+export const SLOW = 20;
 const RESOURCES = 20;
 /** Of a hundred kills; the others come at any moment. */
 const AT_POINTS = 75;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { post } from '../../../examples/sender/post.js';
-import { awardee } from '../../support/signing.js';
+import { awardee, stripeEvent, type SignedRequest } from '../../support/signing.js';
 import type { Log, Sent } from './log.js';
 import type { PlannedEvent } from './plan.js';
 
@@ -10,6 +10,12 @@ const LONGEST_PAUSE_MS = 4_000;
 const ATTEMPTS = 120;
 const AGAIN_AFTER_MS = 1_500;
 
+/** A receiver, as its provider sees it. */
+export interface Target {
+  readonly name: string;
+  readonly origin: string;
+}
+
 /** Sends events as providers do: until they are acknowledged, sometimes several times at once, sometimes once more. */
 export class Provider {
   sent = 0;
@@ -18,8 +24,8 @@ export class Provider {
 
   constructor(
     private readonly events: readonly PlannedEvent[],
-    /** Where to, as a balancer has it that finds out late who is up. */
-    private readonly origin: () => string,
+    /** Who gets the next request, as a balancer has it that finds out late who is up. */
+    private readonly next: () => Target,
     private readonly log: Pick<Log<Sent>, 'write'>,
   ) {}
 
@@ -57,19 +63,28 @@ export class Provider {
 
   private async untilAcknowledged(event: PlannedEvent): Promise<void> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-      const status = await this.send(event, this.origin());
+      const status = await this.send(event, this.next());
       if (status >= 200 && status < 300) return;
       const ceiling = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 10));
       await sleep(ceiling / 2 + Math.random() * (ceiling / 2));
     }
   }
 
-  private async send({ source, id, resource }: PlannedEvent, origin: string): Promise<number> {
+  private async send(event: PlannedEvent, { name, origin }: Target): Promise<number> {
+    const { source, id } = event;
     const path = source === 'routed' ? '/hooks/routed' : `/webhooks/${source}`;
-    const { headers, body } = awardee(id, 'happened', { id, resource });
-    const startedAt = performance.now();
+    const { headers, body } = signed(event);
+    const at = performance.now();
     const answer = await post(`${origin}${path}`, headers, body).catch(() => ({ status: 0, body: '' }));
-    this.log.write({ source, id, ...answer, ms: Math.round(performance.now() - startedAt) });
+    const ms = Math.round(performance.now() - at);
+    this.log.write({ source, id, ...answer, at: Math.round(at), ms, to: name });
     return answer.status;
   }
+}
+
+/** Stripe signs the time of each attempt, others nothing but the body. */
+function signed({ source, id, resource }: PlannedEvent): SignedRequest {
+  return source === 'timed'
+    ? stripeEvent(id, 'happened', { resource })
+    : awardee(id, 'happened', { id, resource });
 }

@@ -30,9 +30,13 @@ interface Told {
 
 const retry = { base: 50, cap: 500, maxAttempts: MAX_ATTEMPTS };
 
+const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+/** Of this very process: its clock may jump while it runs. */
+const self = `${process.env.NAME ?? ''} ${process.pid}`;
+
 /** Every source has the same work: a record, counted, and an effect. */
 async function apply(manager: EntityManager, { source, eventId }: Told): Promise<void> {
-  await passing('business record', () => manager.query(APPLY, [source, eventId]));
+  await passing('business record', () => manager.query(APPLY, [source, eventId, self, timeZone, new Date()]));
   // As long as a few more statements would take: a handler that ends at once is seldom met at work.
   await new Promise((resolve) => setTimeout(resolve, 30));
 }
@@ -82,6 +86,11 @@ export class ChaosHandlers {
 
   @OnWebhook('patient', '*', { retry })
   async patient(event: WebhookEvent, context: HandlerContext) {
+    return work('tell', event, context);
+  }
+
+  @OnWebhook('timed', '*', { retry })
+  async timed(event: WebhookEvent, context: HandlerContext) {
     return work('tell', event, context);
   }
 

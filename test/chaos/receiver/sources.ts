@@ -11,6 +11,7 @@ export const SOURCES = [
   'routed',
   'charged',
   'completed',
+  'timed',
 ] as const;
 export type ChaosSource = (typeof SOURCES)[number];
 
@@ -38,6 +39,8 @@ export function chaosSources(): WebhooksOptions['sources'] {
     routed: source({ ackTimeout: '5s' }),
     charged: source(),
     completed: source(),
+    // Its provider signs the time, and the receiver's clock has to be right within five minutes.
+    timed: stripe({ secrets: [STRIPE_SECRET], maxAttempts: MAX_ATTEMPTS }),
     // For storms of duplicates.
     billing: stripe({ secrets: [STRIPE_SECRET] }),
   };

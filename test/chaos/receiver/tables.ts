@@ -1,9 +1,14 @@
-/** What the handlers of a run write: one record for each event, with how often it was applied. */
+/** What the handlers of a run write: one record for each event, with how often it was applied, and what the process took the time for. */
 export const CHAOS_TABLES = `
+  CREATE TABLE IF NOT EXISTS chaos_run AS SELECT clock_timestamp() AS began;
   CREATE TABLE IF NOT EXISTS chaos_record (
     source        text    NOT NULL,
     event_id      text    NOT NULL,
     applied_count integer NOT NULL DEFAULT 1,
+    process       text    NOT NULL,
+    zone          text    NOT NULL,
+    process_time  timestamptz NOT NULL,
+    at            timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (source, event_id)
   );
   CREATE TABLE IF NOT EXISTS chaos_completion (
@@ -13,9 +18,18 @@ export const CHAOS_TABLES = `
   CREATE TABLE IF NOT EXISTS chaos_invoice (
     id    text    PRIMARY KEY,
     total integer NOT NULL
-  )`;
+  );
+  -- Rows that were leased before they were due, by the clock of the database: somebody took another one's word for the time.
+  -- What waits for its provider is leased by a redelivery, whenever that comes.
+  CREATE TABLE IF NOT EXISTS chaos_early (id uuid NOT NULL);
+  CREATE OR REPLACE FUNCTION chaos_note_early() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO chaos_early VALUES (OLD.id); RETURN NULL; END $$;
+  CREATE OR REPLACE TRIGGER chaos_early AFTER UPDATE ON webhook_outbox FOR EACH ROW
+    WHEN (OLD.due_at > clock_timestamp() AND NEW.attempt + NEW.lost > OLD.attempt + OLD.lost
+          AND (OLD.leased_by IS NOT NULL OR OLD.kind = 'effect' OR OLD.source NOT IN ('patient', 'routed')))
+    EXECUTE FUNCTION chaos_note_early()`;
 
-export const APPLY = `INSERT INTO chaos_record (source, event_id) VALUES ($1, $2)
+export const APPLY = `INSERT INTO chaos_record (source, event_id, process, zone, process_time) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (source, event_id) DO UPDATE SET applied_count = chaos_record.applied_count + 1`;
 
 export const COMPLETE = `INSERT INTO chaos_completion (event_id) VALUES ($1)

@@ -1,0 +1,115 @@
+import { checkClocks, isOutsideWindow } from '../chaos/check/clocks.js';
+import { checkOutages } from '../chaos/check/outages.js';
+import type { ProcessFacts } from '../chaos/check/tables.js';
+import type { Outage, Sent } from '../chaos/play/log.js';
+
+// What judges the crash programme's runs must itself be able to say no.
+const sent = (one: Partial<Sent>): Sent => ({
+  source: 'own',
+  id: 'a',
+  status: 200,
+  body: '{"status":"ok"}',
+  at: 0,
+  ms: 10,
+  to: 'chaos-1',
+  ...one,
+});
+
+describe('outages', () => {
+  const outage = (one: Partial<Outage> = {}): Outage => ({
+    kind: 'promotion',
+    at: 1_000,
+    backAt: 2_000,
+    leased: 3,
+    claiming: 1,
+    begun: 0,
+    unanswered: 1,
+    ...one,
+  });
+
+  it('are over with the first new event that came in when the server had ended', () => {
+    const log = [
+      sent({ at: 900, ms: 5_000 }),
+      sent({ at: 1_500, ms: 20, status: 503, body: '{"status":"unavailable"}' }),
+      sent({ at: 1_600, body: '{"status":"duplicate"}' }),
+      sent({ at: 2_100, ms: 400 }),
+    ];
+    expect(checkOutages({ outages: [outage()], sent: log })).toMatchObject({
+      faults: [],
+      figures: { longestAwayMs: 1_500, longestAwayAfterServerMs: 500 },
+    });
+  });
+
+  it.each([
+    ['writes were away for 10001 ms', [outage()], [sent({ at: 11_000, ms: 1 })]],
+    ['writes never came back', [outage({ kind: 'stop' })], [sent({ at: 900 })]],
+    ['the run shows nothing: 0 of 0 outages hit a lease', [], []],
+    ['the run shows nothing: 0 of 1 outages hit a lease', [outage({ leased: 0 })], [sent({ at: 1_000 })]],
+    [
+      'the run shows nothing: 1 of 3 outages hit an open claim',
+      [outage({ claiming: 0 }), outage(), outage({ claiming: 0 })],
+      [sent({ at: 1_000 })],
+    ],
+  ])('%s', (fault, outages, log) => {
+    expect(checkOutages({ outages, sent: log }).faults).toContain(fault);
+  });
+
+  it('of a server that starts again may take what its recovery takes', () => {
+    const stop = outage({ kind: 'stop', backAt: 20_000 });
+    expect(checkOutages({ outages: [stop], sent: [sent({ at: 20_000 })] }).faults).toEqual([]);
+  });
+});
+
+describe('clocks', () => {
+  const facts = (place: number, least: number, most = least): ProcessFacts => ({
+    process: `chaos-${place} 1`,
+    zone: `zone ${place}`,
+    least,
+    most,
+    records: 2,
+  });
+  const ahead = facts(2, 10);
+  const behind = facts(3, -10);
+  const jumping = facts(0, -10, 10);
+  const right = facts(1, 0);
+  const refused = sent({ source: 'timed', status: 401, body: '{"status":"unauthorized"}', to: 'chaos-2' });
+
+  it('that are off refuse signed times, and decide nothing else', () => {
+    const { faults, figures } = checkClocks([ahead, behind, jumping, right], [refused, sent({})]);
+    expect(faults).toEqual([]);
+    expect(figures).toEqual({
+      handledAhead: 2,
+      handledBehind: 2,
+      processesThatJumped: 1,
+      timeZones: 4,
+      signedTimesRefused: 1,
+    });
+  });
+
+  it.each([
+    ['none ahead', [behind, jumping, right]],
+    ['none behind', [ahead, jumping, right]],
+    ['none that jumped', [ahead, behind, right, facts(0, 0)]],
+    ['one time zone', [ahead, behind, jumping, right].map((one) => ({ ...one, zone: 'UTC' }))],
+  ])('show nothing with %s', (_, processes) => {
+    expect(checkClocks(processes, [refused]).faults).toEqual([
+      expect.stringMatching(/^the run shows nothing/),
+    ]);
+  });
+
+  it('show nothing when no signed time was refused, and one that is off must not accept any', () => {
+    const accepted = sent({ source: 'timed', to: 'chaos-3' });
+    expect(checkClocks([ahead, behind, jumping, right], [accepted]).faults).toEqual([
+      'the run shows nothing: no signed time was refused',
+      'signed times accepted by clocks that are off: 1',
+    ]);
+  });
+
+  it('excuse a refusal of the source whose time is signed, by a receiver that can be off', () => {
+    expect(isOutsideWindow(refused)).toBe(true);
+    expect(isOutsideWindow({ ...refused, to: 'chaos-0' })).toBe(true);
+    expect(isOutsideWindow({ ...refused, to: 'chaos-1' })).toBe(false);
+    expect(isOutsideWindow({ ...refused, source: 'own' })).toBe(false);
+    expect(isOutsideWindow({ ...refused, status: 400 })).toBe(false);
+  });
+});
