@@ -35,9 +35,7 @@ function table(): string {
     row([
       `[${name}](${provider.docs})<br>\`${functionOf(name)}()\``,
       provider.scheme,
-      provider.toleranceMs === undefined
-        ? '—'
-        : `±${duration(Math.ceil(provider.toleranceMs / 1000) * 1000)}`,
+      window(provider),
       `${provider.notes?.id ?? 'yours'}<br>${idIsSigned(name, provider)}`,
       retries(provider),
       provider.notes?.stops ?? '',
@@ -75,8 +73,14 @@ function notes(): string {
     .join('\n');
 }
 
+function window({ toleranceMs, timeUnit }: Provider): string {
+  const width = toleranceMs === undefined ? '—' : `±${duration(Math.ceil(toleranceMs / 1000) * 1000)}`;
+  return timeUnit === undefined ? width : `${width}<br>${timeUnit}`;
+}
+
 function idIsSigned(name: string, provider: Provider): string {
-  if (name === 'dropbox') return '';
+  // Their options ask for it.
+  if (name === 'dropbox' || name === 'plaid') return '';
   return provider.signed.id ? 'signed' : '**not signed**';
 }
 

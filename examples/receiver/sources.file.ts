@@ -7,7 +7,8 @@ const fileSchema = z.record(
   z.string(),
   z.looseObject({
     provider: z.string('expected the name of a provider'),
-    secrets: z.array(z.string('expected text'), 'expected an array of secrets'),
+    // Some providers call them otherwise, and say so when they are missing.
+    secrets: z.array(z.string('expected text'), 'expected an array of secrets').optional(),
   }),
   'expected an object of sources',
 );

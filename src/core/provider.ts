@@ -21,6 +21,8 @@ export interface Provider {
    * Undefined when the scheme signs no time.
    */
   readonly toleranceMs?: number;
+  /** How the vendor writes the time it signs: 'seconds', 'milliseconds', 'iso8601', …, for `docs/sources.md`. */
+  readonly timeUnit?: string;
   /** Largest body the vendor sends, in bytes, where it is above the default limit of a source. */
   readonly maxBytes?: number;
   /** Names of headers kept with the claim besides the content type and the user agent. Never one that holds a secret. */

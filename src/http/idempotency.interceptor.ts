@@ -11,6 +11,7 @@ import type { Answer } from '../core/answer.js';
 import { ConfigurationError } from '../core/errors.js';
 import { errorText, logLine } from '../core/log.js';
 import { ANSWERS } from '../inbox/answers.js';
+import { deliveryFacts } from '../inbox/delivery.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { Inbox } from '../inbox/inbox.js';
 import type { Verdict } from '../inbox/verdict.js';
@@ -59,9 +60,8 @@ export class IdempotencyInterceptor implements NestInterceptor {
     try {
       return await this.inbox.answer(source, dispatch);
     } catch (error) {
-      this.logger.error(
-        logLine(`a delivery could not be dispatched: ${errorText(error)}`, { source: source.name }),
-      );
+      const text = `a delivery could not be dispatched, answered 503: ${errorText(error)}`;
+      for (const facts of deliveryFacts(verified.delivery)) this.logger.error(logLine(text, facts));
       return ANSWERS.unavailable;
     }
   }

@@ -4,6 +4,7 @@ import { eventId } from '../core/event-id.js';
 import { byKey, eventType, storable, type EventKey } from '../core/event.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
+import type { Facts } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 
@@ -59,6 +60,17 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
     });
   }
   return [...events.values()].sort(byKey);
+}
+
+/** What stands on the log lines about a delivery: a line for each event, since one could not hold the ids of a hundred. */
+export function deliveryFacts(delivery: VerifiedDelivery): Facts[] {
+  const facts = { source: delivery.source.name, tenant: delivery.tenant };
+  try {
+    const events = incomingEvents(delivery);
+    return events.length === 0 ? [facts] : events.map(({ eventId }) => ({ ...facts, event: eventId }));
+  } catch {
+    return [facts];
+  }
 }
 
 /** `inbox.receive(…)` may be given what no HTTP server lets through, and jsonb refuses. */

@@ -1,12 +1,15 @@
 import { createHash } from 'node:crypto';
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
 import { BodyReader } from '../core/body.js';
 import { SignatureRejection } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
 import { errorText } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
 import { checkSecrets, type Source } from '../core/resolve-source.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { limited } from '../core/within.js';
 import { verifySignature, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
 
@@ -18,12 +21,14 @@ export type Verified =
 /** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
 @Injectable()
 export class DeliveryVerifier {
+  constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
+
   /**
    * @param nowMs the moment the window is judged by: that of arrival, for a request that is looked at again
-   * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws
+   * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws, also by taking too long
    */
   async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
-    const { secrets, tenant } = await secretsOf(source, request);
+    const { secrets, tenant } = await secretsOf(source, request, this.options.claimTimeoutMs);
     const outcome = await checkSignature(source, request, secrets, nowMs);
     const answer = await this.handshake(source, request, secrets, outcome);
     if (answer !== undefined) return { kind: 'handshake', answer };
@@ -54,7 +59,9 @@ export class DeliveryVerifier {
     const verified = !(outcome instanceof SignatureRejection) && outcome.inWindow;
     // Without a secret there is nothing to answer a challenge with; but the handshake itself may be what brings the secret.
     const answer = secrets.length > 0 ? handshake.answer(request, secrets, verified) : undefined;
-    return answer ?? (await handshake.perform?.(request, secrets, verified));
+    if (answer !== undefined || handshake.perform === undefined) return answer;
+    const performed = handshake.perform(request, secrets, verified);
+    return limited(performed, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`);
   }
 }
 
@@ -78,9 +85,11 @@ export function outsideWindow(source: Source, skewMs: number | undefined): Signa
 async function secretsOf(
   source: Source,
   request: WebhookRequest,
+  timeoutMs: number,
 ): Promise<{ secrets: readonly string[]; tenant: string }> {
   if (typeof source.secrets !== 'function') return { secrets: source.secrets, tenant: '' };
-  const found = await source.secrets(request);
+  const asked = Promise.resolve(source.secrets(request));
+  const found = await limited(asked, timeoutMs, `the secrets function of source '${source.name}'`);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
   if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);
   return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };

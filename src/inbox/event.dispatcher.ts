@@ -1,6 +1,5 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -11,10 +10,10 @@ import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
-import { storeErrorText } from '../storage/store.error.js';
 import { Backlog } from './backlog.js';
+import { isOneEventsFault, unavailable } from './claim.faults.js';
 import { Claimer } from './claimer.js';
-import { incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
+import { deliveryFacts, incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
 import { GroupCommit } from './group.commit.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
@@ -25,6 +24,12 @@ import { inTime, worst, type Verdict } from './verdict.js';
 const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
 /** Nothing is claimed: what is owed waits for a run that a delivery may not make, and the provider keeps the event. */
 const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
+
+/**
+ * Decides about one event, within the time that is left for the answer; undefined to have it claimed together with the others, for
+ * the relay.
+ */
+type DecideOne = (event: IncomingEvent, ackTimeoutMs: number) => Promise<Verdict | undefined>;
 
 /** Claims the events of a verified delivery with what is owed for them, and says what the answer may be. */
 @Injectable()
@@ -54,14 +59,16 @@ export class EventDispatcher {
    * @throws EventIdUnusable, SignatureRejection (a stale delivery of an unknown event)
    */
   async dispatch(delivery: VerifiedDelivery): Promise<Verdict> {
-    return this.decide(delivery, async (event) => {
-      const { source } = delivery;
+    return this.decide(delivery, async (event, ackTimeoutMs) => {
+      const source = { ...delivery.source, ackTimeoutMs };
+      const isInTime = ackTimeoutMs > 0;
       const handlers = this.registry.match(source.name, event.type);
       if (source.retries === 'provider') {
         if (this.draining) return SHUTTING_DOWN;
         if (await this.paused.any(source.name, handlers)) return PAUSED;
+        if (!isInTime) return { kind: 'failed' };
       }
-      const asked = this.draining ? [] : handlers.filter((handler) => handler.inline);
+      const asked = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
       const inline = source.retries === 'own' ? await this.paused.without(source.name, asked) : asked;
       if (inline.length > 0) {
         const others = handlers.filter((handler) => !inline.includes(handler));
@@ -78,12 +85,14 @@ export class EventDispatcher {
     const { source } = delivery;
     const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
-    return this.decide(delivery, async (event) => {
+    return this.decide(delivery, async (event, ackTimeoutMs) => {
+      if (ackTimeoutMs <= 0) return { kind: 'failed' };
       const handlers = this.registry.match(source.name, event.type);
       if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
       const inline = handlers.filter((handler) => handler.inline).map(asInlineWork);
       const others = handlers.filter((handler) => !handler.inline);
-      return this.inline.dispatch({ ...source, retries: 'provider' }, event, [work, ...inline], others);
+      const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
+      return this.inline.dispatch(limited, event, [work, ...inline], others);
     });
   }
 
@@ -103,20 +112,18 @@ export class EventDispatcher {
     await inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
-  /** `each` decides about one event, or returns undefined to have it claimed together with the others. */
-  private async decide(
-    delivery: VerifiedDelivery,
-    each: (event: IncomingEvent) => Promise<Verdict | undefined>,
-  ): Promise<Verdict> {
-    return this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
+  private async decide(delivery: VerifiedDelivery, each: DecideOne): Promise<Verdict> {
+    const verdict = await this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
       this.decideUncounted(delivery, each),
     );
+    if (verdict.kind === 'unavailable') {
+      for (const facts of deliveryFacts(delivery))
+        this.logger.warn(logLine(`answered 503: ${verdict.why}`, facts));
+    }
+    return verdict;
   }
 
-  private async decideUncounted(
-    delivery: VerifiedDelivery,
-    each: (event: IncomingEvent) => Promise<Verdict | undefined>,
-  ): Promise<Verdict> {
+  private async decideUncounted(delivery: VerifiedDelivery, each: DecideOne): Promise<Verdict> {
     const events = incomingEvents(delivery);
     try {
       if (delivery.stale) {
@@ -131,9 +138,12 @@ export class EventDispatcher {
         verdicts.push({ kind: 'unavailable', why });
       }
       const together: IncomingEvent[] = [];
+      const startedAt = performance.now();
       for (const event of admitted) {
-        const ms = delivery.source.ackTimeoutMs + this.options.claimTimeoutMs;
-        const verdict = await this.alone(delivery, () => inTime(this.tracked(each(event)), ms));
+        // One answer, and one time for all that it waits for.
+        const leftMs = Math.ceil(delivery.source.ackTimeoutMs - (performance.now() - startedAt));
+        const ms = Math.max(leftMs, 0) + this.options.claimTimeoutMs;
+        const verdict = await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
@@ -142,7 +152,7 @@ export class EventDispatcher {
       return events.length === 0 ? { kind: 'ok' } : worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
-      return this.unavailable(delivery, error);
+      return unavailable(error);
     }
   }
 
@@ -177,19 +187,18 @@ export class EventDispatcher {
     } catch (error) {
       if (events.length === 1 || !isOneEventsFault(error)) throw error;
       const verdicts: Verdict[] = [];
-      for (const event of events)
-        verdicts.push(await this.alone(delivery, () => this.claimTogether(source, [event])));
+      for (const event of events) verdicts.push(await this.alone(() => this.claimTogether(source, [event])));
       return worst(verdicts);
     }
   }
 
   /** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
-  private async alone<T>(delivery: VerifiedDelivery, work: () => Promise<T>): Promise<T | Verdict> {
+  private async alone<T>(work: () => Promise<T>): Promise<T | Verdict> {
     try {
       return await work();
     } catch (error) {
       if (!isOneEventsFault(error)) throw error;
-      return this.unavailable(delivery, error);
+      return unavailable(error);
     }
   }
 
@@ -218,24 +227,11 @@ export class EventDispatcher {
     }
   }
 
-  private unavailable(delivery: VerifiedDelivery, error: unknown): Verdict {
-    const why = storeErrorText(error);
-    const facts = { source: delivery.source.name, tenant: delivery.tenant };
-    this.logger.error(logLine(`not claimed, answered 503: ${why}`, facts));
-    return { kind: 'unavailable', why };
-  }
-
   private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
     // A line that nobody gets is not made: at thousands of events a second it shows.
     if (!Logger.isLevelEnabled('log')) return;
     this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
   }
-}
-
-/** Whether a failure says nothing about other events: a lock that was waited for in vain, a deadlock, a row that was refused. */
-function isOneEventsFault(error: unknown): boolean {
-  const sqlState = sqlStateOf(error);
-  return sqlState === '55P03' || sqlState?.startsWith('40') === true || !isDatabaseUnavailable(error);
 }
 
 function asInlineWork(handler: Handler): InlineWork {

@@ -184,7 +184,8 @@ export class InlineDispatcher {
       }
       const others = fresh.leased.filter((row) => !inline.works.has(row.name));
       // They wait for the same redelivery, or for our relay when none is to come.
-      await this.store.release(manager, others, { delayMs: failed ? retryWindowMs(source.provider) : 0 });
+      const window = { delayMs: retryWindowMs(source.provider), since: others[0]?.event?.receivedAt };
+      await this.store.release(manager, others, failed ? window : {});
       if (failed) return { kind: 'failed' };
       return { kind: fresh.won || fresh.leased.length > 0 ? 'ok' : 'duplicate' };
     });

@@ -158,8 +158,11 @@ function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSe
   const failure = classify(error, ...policy.classifiers);
   if (failure.kind === 'permanent') return { state: 'dead', reason: 'permanent-error' };
   // The next redelivery leases the row whatever its due time, and makes it dead when its attempts are used up.
-  if (policy.awaitRedelivery)
-    return { state: 'pending', delayMs: retryWindowMs(policy.awaitRedelivery.provider) };
+  // Ours when none can come any more: the provider counts its window from the first delivery, whichever has failed.
+  if (policy.awaitRedelivery) {
+    const delayMs = retryWindowMs(policy.awaitRedelivery.provider);
+    return { state: 'pending', delayMs, since: row.event?.receivedAt };
+  }
   const exhausted = row.tries >= policy.retry.maxAttempts;
   const { effect } = policy;
   const parks = policy.inDoubt === true && effect?.options.inDoubt === 'park';

@@ -18,6 +18,8 @@ export interface Scheme extends Omit<Provider, 'identify'> {
   readonly signsHeaders?: readonly string[];
   /** Whether one body can carry several events. @default false */
   readonly batched?: boolean;
+  /** What the vendor's users call its secrets. @default 'secrets' */
+  readonly secretsOption?: string;
 }
 
 /** Names of a provider's own options; a record so that the compiler asks for each. */
@@ -35,7 +37,7 @@ export function defineSource<TPayload, TOptions extends SourceOptions>(
   checkOptionNames(scheme.name, options, own);
   if (!Array.isArray(options.secrets) && typeof options.secrets !== 'function')
     throw new ConfigurationError(
-      `${scheme.name}.secrets: expected an array of texts or a function, received ${typeof options.secrets}`,
+      `${scheme.name}.${scheme.secretsOption ?? 'secrets'}: expected an array of texts or a function, received ${typeof options.secrets}`,
     );
   const policies = Object.fromEntries(Object.entries(options).filter(([name]) => POLICY_NAMES.has(name)));
   return { ...policies, secrets: options.secrets, provider: providerOf(scheme, options.dedupe) };
@@ -63,6 +65,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     },
     retries: scheme.retries,
     toleranceMs: scheme.toleranceMs,
+    timeUnit: scheme.timeUnit,
     maxBytes: scheme.maxBytes,
     keepHeaders: scheme.keepHeaders,
     methods: scheme.methods,

@@ -30,7 +30,7 @@ export interface MacProvider
   extends MacScheme, KeyedFields, Omit<Scheme, keyof MacFacts | 'events' | 'batched'> {}
 
 /** What follows from an HMAC scheme. */
-type MacFacts = Pick<Scheme, 'verify' | 'checkSecret' | 'scheme' | 'signed' | 'signsHeaders'>;
+type MacFacts = Pick<Scheme, 'verify' | 'checkSecret' | 'scheme' | 'signed' | 'signsHeaders' | 'timeUnit'>;
 
 /** A vendor's function from its line of the table. */
 export function macSource(provider: MacProvider): SourceFactory {
@@ -73,6 +73,7 @@ export function macScheme(mac: MacScheme, fields: KeyedFields): MacFacts {
       time: mac.timeUnit !== undefined,
     },
     signsHeaders: headers,
+    timeUnit: mac.timeUnit,
   };
 }
 

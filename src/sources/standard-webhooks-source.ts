@@ -29,6 +29,7 @@ export function standardWebhooksSource(provider: StandardWebhooksProvider): Sour
   const idHeaders = families.map((family) => `${family}-id`);
   const scheme: Scheme = {
     toleranceMs: minutes(5),
+    timeUnit: 'seconds',
     ...facts,
     scheme: 'HMAC-SHA256, base64, of `${id}.${timestamp}.${body}` (v1); Ed25519 of the same (v1a)',
     signed: { id: true, type: true, time: true },

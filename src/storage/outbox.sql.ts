@@ -121,7 +121,8 @@ export const FAIL = `
        SET state = $4, leased_by = NULL, error = $7, reason = $6,
            alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')},
            begun_at = CASE WHEN $8 THEN o.begun_at END,
-           due_at = CASE WHEN $4 = 'pending' THEN clock_timestamp() + $5 * interval '1 ms' ELSE o.due_at END,
+           due_at = CASE WHEN $4 = 'pending' THEN greatest(clock_timestamp(),
+                         coalesce($9::timestamptz, clock_timestamp()) + $5 * interval '1 ms') ELSE o.due_at END,
            settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
      WHERE ${FENCE}
     RETURNING o.id
@@ -188,7 +189,7 @@ export const RELEASE = `
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
            first_leased_at = CASE WHEN o.attempt > 1 OR $5::boolean THEN o.first_leased_at END,
-           due_at = now() + $4 * interval '1 ms'
+           due_at = greatest(now(), coalesce($6::timestamptz, now()) + $4 * interval '1 ms')
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
   )

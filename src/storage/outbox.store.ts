@@ -102,9 +102,16 @@ export interface LeaseResult {
 }
 
 export type FailedSettle =
-  | { readonly state: 'pending'; readonly delayMs: number }
+  /** Due so long after now, or after `since` where that is given; never in the past. By the database's clock. */
+  | { readonly state: 'pending'; readonly delayMs: number; readonly since?: Date }
   | { readonly state: 'dead'; readonly reason: DeadReason }
   | { readonly state: 'parked'; readonly reason: ParkedReason };
+
+interface Release {
+  readonly delayMs?: number;
+  readonly running?: boolean;
+  readonly since?: Date;
+}
 
 const MAX_ERROR_BYTES = 4_000;
 
@@ -243,6 +250,7 @@ export class OutboxStore {
       reasonOf(to),
       storable(error, MAX_ERROR_BYTES),
       inDoubt,
+      to.state === 'pending' ? to.since : undefined,
     ]);
     return rows.length === 1;
   }
@@ -260,15 +268,16 @@ export class OutboxStore {
   /**
    * Gives leases back; the attempt counted at the lease is forgiven, never taken back.
    * @param delayMs until they are due again @default 0
+   * @param since what `delayMs` counts from @default now
    * @param running their runs have begun, so that an effect's key may have been used @default false
    */
   async release(
     manager: EntityManager,
     leases: readonly Lease[],
-    { delayMs = 0, running = false }: { readonly delayMs?: number; readonly running?: boolean } = {},
+    { delayMs = 0, running = false, since }: Release = {},
   ): Promise<number> {
     if (leases.length === 0) return 0;
-    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs, running]);
+    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs, running, since]);
     return rows.length;
   }
 

@@ -136,7 +136,10 @@ describe('the environment of the example receiver', () => {
     ['{', 'expected a JSON file'],
     [[], 'expected an object of sources'],
     [{ a: { provider: 'strype', secrets: [] } }, "a: unknown provider 'strype'; did you mean 'stripe'?"],
-    [{ a: { provider: 'stripe' } }, 'a: secrets: expected an array of secrets'],
+    [{ a: { provider: 'stripe' } }, 'a: stripe.secrets: expected an array of texts'],
+    [{ a: { provider: 'stripe', secrets: 's' } }, 'a: secrets: expected an array of secrets'],
+    [{ a: { provider: 'paypal' } }, 'a: paypal.webhookIds: expected an array of texts'],
+    [{ a: { provider: 'sns', secrets: ['s'] } }, 'a: sns.topicArns: expected an array of texts'],
     [{ a: { provider: 'stripe', secrets: ['s'], tolerence: '2m' } }, 'a: stripe.tolerence: unknown option'],
   ])('a sources file with %j is refused with the place', async (content, message) => {
     await expect(withSources(content)).rejects.toThrow(message);

@@ -146,6 +146,23 @@ describe.each(ADAPTERS)('retries: "provider" over HTTP on %s', (adapter) => {
       expect((await receiver.rows('window-6h'))[0]!.due_in_ms / HOUR_MS).toBeCloseTo(6, 1);
     });
 
+    it('counts that window from the first delivery, whichever attempt fails', async () => {
+      const failing = grant('late', { failures: 3 });
+      expect(await deliver(failing)).toBe(FAILED);
+      const passes = (hours: number) =>
+        receiver.query(
+          `UPDATE webhook_claim SET received_at = received_at - $1 * interval '1 hour' WHERE event_id = 'late'`,
+          [hours],
+        );
+      await passes(10);
+      expect(await deliver(failing)).toBe(FAILED);
+      expect((await receiver.rows('late'))[0]!.due_in_ms / HOUR_MS).toBeCloseTo(62, 1);
+      await passes(70);
+      expect(await deliver(failing)).toBe(FAILED);
+      expect((await receiver.rows('late'))[0]!.due_in_ms / HOUR_MS).toBeCloseTo(0, 1);
+      expect(await deliver(failing)).toBe(OK);
+    });
+
     it('may be redelivered to any instance', async () => {
       expect(await deliver(grant('elsewhere', { failures: 1 }))).toBe(FAILED);
       expect(await deliver(grant('elsewhere', { failures: 1 }), second)).toBe(OK);

@@ -29,7 +29,7 @@ describe('a database without the tables', () => {
 
   it.each([
     ['the relay', 'the outbox could not be read: ', async () => undefined],
-    ['a claim', 'not claimed, answered 503: ', () => inbox.deliver('d-1')],
+    ['a claim', 'answered 503: not claimed, ', () => inbox.deliver('d-1')],
     ['the reconciler', 'reconciliation failed: ', () => inbox.app.get(StartupReconciler).reconcileQuietly()],
     ['the desk', 'counts could not be written down: ', async () => undefined],
   ])('%s says which is missing and what to run', async (_, beginning, act) => {

@@ -5,14 +5,31 @@ const TIMEOUT_MS = 5_000;
 
 export type Fetch = typeof globalThis.fetch;
 
+/** Another answer than 200. */
+export class AnsweredOtherwise extends Error {
+  constructor(
+    url: string,
+    readonly status: number,
+    /** What it says, as far as it is read. */
+    readonly text: string,
+  ) {
+    super(`${url} answered ${status}`);
+  }
+
+  /** There is no such thing, which another try will not change; what else is not 200 may be a matter of the moment. */
+  get isForGood(): boolean {
+    return this.status === 404 || this.status === 410;
+  }
+}
+
 /**
  * The text of a 200 answer. Redirects are errors, since they could lead to any host; size and time are bounded.
- * @throws Error
+ * @throws AnsweredOtherwise, Error
  */
 export async function fetchText(fetch: Fetch, url: string, init: RequestInit = {}): Promise<string> {
   const response = await fetch(url, { ...init, redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
-  if (response.status !== 200) throw new Error(`${url} answered ${response.status}`);
-  return readBounded(response);
+  if (response.status === 200) return readBounded(response);
+  throw new AnsweredOtherwise(url, response.status, await readBounded(response).catch(() => ''));
 }
 
 async function readBounded(response: Response): Promise<string> {

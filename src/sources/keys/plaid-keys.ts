@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import { parseJson } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { fetchText, type Fetch } from './fetch-text.js';
+import { AnsweredOtherwise, fetchText, type Fetch } from './fetch-text.js';
 import { RemoteKeys } from './remote-keys.js';
 
 /** Plaid's verification keys by key id, fetched with the first credentials that Plaid accepts. */
@@ -48,9 +48,20 @@ export class PlaidKeys {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ client_id: clientId, secret, key_id: kid }),
-    });
+    }).catch(refuseUnknownKey);
     return keyOf(kid, property(parseJson(Buffer.from(text)), 'key'));
   }
+}
+
+/**
+ * Plaid answers 400 for a key id that it has not made, and for credentials that are wrong: only the first is the sender's doing.
+ * @throws SignatureRejection `unusable-key`, or what it is given
+ */
+function refuseUnknownKey(error: unknown): never {
+  const answer = error instanceof AnsweredOtherwise ? parseJson(Buffer.from(error.text)) : undefined;
+  if (property(answer, 'error_code') === 'INVALID_WEBHOOK_VERIFICATION_KEY_ID')
+    throw new SignatureRejection('unusable-key', 'Plaid has no such key', { cause: error });
+  throw error;
 }
 
 /** Whether a secret is `client_id:secret`. */

@@ -1,4 +1,5 @@
 import { SignatureRejection } from '../../core/errors.js';
+import { AnsweredOtherwise } from './fetch-text.js';
 
 export interface RemoteKeysLimits {
   /** How long a key is used before it is fetched again, in milliseconds. */
@@ -78,6 +79,9 @@ export class RemoteKeys<T> {
     const key = this.load(name).catch((error: unknown) => {
       entry.expiresAt = Date.now() + this.limits.failureTtlMs;
       if (error instanceof SignatureRejection) throw error;
+      // Whoever forges a request names keys that the vendor does not have: no reason to ask for a redelivery.
+      if (error instanceof AnsweredOtherwise && error.isForGood)
+        throw new SignatureRejection('unusable-key', 'the vendor has no such key', { cause: error });
       throw new SignatureRejection('key-unavailable', 'the vendor’s key could not be fetched', {
         cause: error,
       });

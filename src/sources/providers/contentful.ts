@@ -32,6 +32,7 @@ const scheme: Scheme = {
   docs: 'https://www.contentful.com/developers/docs/webhooks/request-verification/',
   scheme: 'HMAC-SHA256, hex, of method, encoded path, signed headers and body, each on a line',
   signed: { id: false, type: false, time: true },
+  timeUnit: 'milliseconds',
   // The vendor's time to live is exclusive: at 30 s a request is old. Ours are inclusive.
   toleranceMs: seconds(30) - 1,
   checkSecret: checkSecretText,

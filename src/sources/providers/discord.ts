@@ -37,6 +37,7 @@ const scheme: Scheme = {
   docs: 'https://discord.com/developers/docs/interactions/overview#setting-up-an-endpoint',
   scheme: 'Ed25519, hex, of `${timestamp}${body}`',
   signed: { id: true, type: true, time: true },
+  timeUnit: 'seconds',
   checkSecret: (secret) =>
     keyOf(secret) === undefined ? 'is not the public key of an application (64 hex digits)' : undefined,
   verify,

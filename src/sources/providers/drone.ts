@@ -30,6 +30,7 @@ const scheme: Scheme = {
   docs: 'https://docs.drone.io/webhooks/overview/',
   scheme: 'HTTP signature, HMAC-SHA256, base64, of `date` and `digest`; the body by its SHA-256 in `Digest`',
   signed: { id: true, type: false, time: true },
+  timeUnit: 'HTTP date',
   toleranceMs: minutes(5),
   checkSecret: checkSecretText,
   verify,

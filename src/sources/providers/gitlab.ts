@@ -21,7 +21,12 @@ const SIGNING_PREFIX = 'whsec_';
 export function gitlab<TPayload = unknown>(options: SourceOptions): SourceDefinition<TPayload> {
   const isSigned = Array.isArray(options.secrets) && options.secrets.every((secret) => isSigning(secret));
   return defineSource(
-    { ...scheme, signed: { id: isSigned, type: false, time: isSigned }, signsBody: isSigned },
+    {
+      ...scheme,
+      signed: { id: isSigned, type: false, time: isSigned },
+      timeUnit: isSigned ? 'seconds' : undefined,
+      signsBody: isSigned,
+    },
     options,
     {},
   );

@@ -48,6 +48,7 @@ function schemeOf(versions: readonly Hook0Version[]): Scheme {
     scheme:
       'HMAC-SHA256, hex, of `${timestamp}.${headerNames}.${headerValues}.${body}` (v1) or `${timestamp}.${body}` (v0)',
     signed: { id: headersSigned, type: headersSigned, time: true },
+    timeUnit: 'seconds',
     signsHeaders: headersSigned ? [ID.toLowerCase(), TYPE.toLowerCase()] : [],
     toleranceMs: minutes(5),
     checkSecret: checkSecretText,

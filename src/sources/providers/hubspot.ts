@@ -54,6 +54,7 @@ function schemeOf(publicUrl: string, versions: readonly HubspotVersion[]): Schem
     scheme:
       'HMAC-SHA256, base64, of `${method}${url}${body}${timestamp}` (v3); on request SHA-256 of secret and content (v1, v2)',
     signed: { id: true, type: true, time: versions.includes('v3') },
+    timeUnit: 'milliseconds',
     toleranceMs: minutes(5),
     checkSecret: checkSecretText,
     verify: (request, secrets) => verify(publicUrl, versions, request, secrets),

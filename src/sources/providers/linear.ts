@@ -46,6 +46,7 @@ const hmac = /* @__PURE__ */ macProvider({
 const scheme: Scheme = {
   ...hmac,
   signed: { ...hmac.signed, time: true },
+  timeUnit: 'milliseconds',
   verify: async (request, secrets) => ({
     ...(await hmac.verify(request, secrets)),
     signedAt: signedTimeOf(request),

@@ -28,6 +28,7 @@ const scheme: Scheme = {
   docs: 'https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks',
   scheme: 'HMAC-SHA256, hex, of `${timestamp}${token}` in the body; the event is not signed',
   signed: { id: false, type: false, time: true },
+  timeUnit: 'seconds',
   signsBody: false,
   // No window is prescribed, and whether a retry is signed anew is not said: as long as retries go on.
   toleranceMs: hours(8) + minutes(5),

@@ -36,6 +36,7 @@ function schemeOf(audience: string | undefined): Scheme {
     docs: 'https://developer.monday.com/apps/docs/authorization-header',
     scheme: 'JWT, HS256, in `Authorization`; the body is not signed',
     signed: { id: false, type: false, time: true },
+    timeUnit: 'seconds',
     signsBody: false,
     toleranceMs: minutes(5),
     checkSecret: checkSecretText,

@@ -37,10 +37,12 @@ function schemeOf(options: PaypalOptions): Scheme {
   const certificates = new CertificateSource('paypal', isPaypalUrl, options);
   return {
     name: 'paypal',
+    secretsOption: 'webhookIds',
     docs: 'https://developer.paypal.com/api/rest/webhooks/rest/',
     scheme:
       'RSA with SHA-256, certificate from PayPal, base64, of `${transmissionId}|${transmissionTime}|${webhookId}|${crc32(body)}`',
     signed: { id: true, type: true, time: true },
+    timeUnit: 'iso8601',
     signsHeaders: ['paypal-transmission-id'],
     checkSecret: checkSecretText,
     verify: (request, webhookIds) => verify(certificates, request, webhookIds),

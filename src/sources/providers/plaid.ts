@@ -1,11 +1,11 @@
 import { createHash, type KeyObject } from 'node:crypto';
 import type { BodyReader } from '../../core/body.js';
-import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
+import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { defineSource, type Scheme } from '../define-source.js';
-import { composeId } from '../events/dedupe-key.js';
+import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
+import type { DedupeKey } from '../events/dedupe-key.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 import type { Fetch } from '../keys/fetch-text.js';
 import { isCredentials, PlaidKeys } from '../keys/plaid-keys.js';
@@ -19,6 +19,13 @@ import { hours, minutes, seconds } from '../times.js';
 const HEADER = 'Plaid-Verification';
 
 export interface PlaidOptions extends SourceOptions {
+  /**
+   * What makes two webhooks one. Plaid sends no event id, and its token is new for every attempt, so that no preset can tell a
+   * retry from a new event: `{ hash: 'body' }` drops the second of two equal ones (`SYNC_UPDATES_AVAILABLE` is always equal) for as
+   * long as claims are kept. `{ header: 'Plaid-Verification' }` makes each attempt an event: a retry after a lost answer is handled
+   * again, which does no harm where handlers fetch the state.
+   */
+  readonly dedupe: DedupeKey;
   /** Which of Plaid's hosts has the keys. @default 'production' */
   readonly environment?: 'production' | 'sandbox';
   /** Fetches verification keys, for proxies and tests. @default the global fetch */
@@ -28,9 +35,28 @@ export interface PlaidOptions extends SourceOptions {
 /**
  * Plaid. The secret is `client_id:secret`, with which verification keys are fetched from Plaid.
  * @see https://plaid.com/docs/api/webhooks/webhook-verification/
+ * @throws ConfigurationError without `dedupe`, or when a redelivery is to repeat what its id cannot tell
  */
 export function plaid<TPayload = unknown>(options: PlaidOptions): SourceDefinition<TPayload> {
-  return defineSource(schemeOf(options), options, { environment: true, fetch: true });
+  checkOptionNames('plaid', options, OWN);
+  checkDedupe(options);
+  return defineSource(schemeOf(options), options, OWN);
+}
+
+const OWN = { environment: true, fetch: true } as const;
+
+function checkDedupe({ dedupe, retries }: PlaidOptions): void {
+  if (dedupe === undefined || dedupe === 'preset')
+    throw new ConfigurationError(
+      `plaid.dedupe: expected a key, received ${dedupe ?? 'nothing'}. Plaid sends no event id, and its token is new for every attempt, ` +
+        `so no preset can tell a retry from a new event; { header: 'Plaid-Verification' } makes each attempt an event.`,
+    );
+  const byToken =
+    typeof dedupe !== 'function' && JSON.stringify(dedupe).toLowerCase().includes(HEADER.toLowerCase());
+  if (retries === 'provider' && byToken)
+    throw new ConfigurationError(
+      `plaid.retries: expected 'own', received 'provider'. By this 'dedupe' a redelivery is another event, and what failed would wait in vain.`,
+    );
 }
 
 function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
@@ -47,17 +73,17 @@ function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
     docs: 'https://plaid.com/docs/api/webhooks/webhook-verification/',
     scheme: 'JWT, ES256, keys from Plaid by `kid`; its claim `request_body_sha256` covers the body',
     signed: { id: true, type: true, time: true },
+    timeUnit: 'seconds',
     toleranceMs: minutes(5),
     checkSecret: (secret) =>
       checkSecretText(secret) ?? (isCredentials(secret) ? undefined : 'is not `client_id:secret`'),
     verify: (request, secrets) => verify(keys, request, secrets),
-    events: (request, body) => [readEvent(request, body)],
+    events: (_request, body) => [readEvent(body)],
     ackTimeoutMs: seconds(10),
     retries: { automatic: true, windowMs: hours(24), sameBytes: false },
     notes: {
-      id: 'time and body hash of the token: the vendor sends no event id, and two equal bodies can be two events',
-      unstable:
-        'the token is new for every attempt, so that a retry counts as a new event: handlers should fetch the state',
+      id: 'none: `dedupe` is required',
+      unstable: 'the token is new for every attempt, and two equal bodies can be two events',
       stops: 'Plaid stops after more than 90 % of rejections',
       unconfirmed: 'retries, time-out',
     },
@@ -84,11 +110,10 @@ async function verify(
   return { secret, signedAt };
 }
 
-function readEvent(request: WebhookRequest, body: BodyReader): ReceivedEvent {
+function readEvent(body: BodyReader): ReceivedEvent {
   return {
     presetId: () => {
-      const { claims } = readJws(request.headers.one(HEADER), 'ES256');
-      return composeId([String(claims['iat']), String(claims['request_body_sha256'])]);
+      throw new EventIdUnusable('Plaid sends no event id');
     },
     type: eventType([body.textAt('webhook_type'), body.textAt('webhook_code')].filter(Boolean).join('.')),
   };

@@ -28,6 +28,7 @@ const scheme: Scheme = {
   docs: 'https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features',
   scheme: 'ECDSA P-256 with SHA-256, base64 of DER, of `${timestamp}${body}`',
   signed: { id: true, type: true, time: true },
+  timeUnit: 'seconds',
   checkSecret: (secret) =>
     ecKey(secret) === undefined
       ? 'is not the verification key of an event webhook (base64, MFkw…)'

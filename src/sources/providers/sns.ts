@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { verifies } from '../signing/public-key.js';
 import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
-import { SignatureRejection } from '../../core/errors.js';
+import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { Secrets, SourceDefinition } from '../../core/source.js';
@@ -24,6 +24,11 @@ import { isSnsUrl, snsSignedText } from './sns-message.js';
 export interface SnsOptions extends Omit<SourceOptions, 'secrets'>, CertificateOptions {
   /** ARNs of the topics that may send here. Anyone with an AWS account can have SNS sign a message; only the topic is yours. */
   readonly topicArns: Secrets;
+  /**
+   * The only accepted `SignatureVersion`: '1' signs with SHA-1, '2' with SHA-256; which one is a setting of the topic. By default the
+   * message says which of the two; anything else is refused.
+   */
+  readonly signatureVersion?: '1' | '2';
   /** Whether a SubscriptionConfirmation of such a topic is confirmed by visiting its SubscribeURL. @default true */
   readonly confirmSubscriptions?: boolean;
 }
@@ -38,7 +43,7 @@ export function sns<TPayload = unknown>(options: SnsOptions): SourceDefinition<T
   return defineSource(
     schemeOf(options),
     { ...rest, secrets: topicArns },
-    { ...CERTIFICATE_OPTIONS, confirmSubscriptions: true },
+    { ...CERTIFICATE_OPTIONS, confirmSubscriptions: true, signatureVersion: true },
   );
 }
 
@@ -48,16 +53,21 @@ function schemeOf(options: SnsOptions): Scheme {
     (url) => isSnsUrl(url) && url.pathname.endsWith('.pem'),
     options,
   );
+  const { signatureVersion: pinned } = options;
+  if (pinned !== undefined && pinned !== '1' && pinned !== '2')
+    throw new ConfigurationError(`sns.signatureVersion: expected '1' or '2', received '${String(pinned)}'`);
   const fetch: Fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
   return {
     name: 'sns',
+    secretsOption: 'topicArns',
     docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
     scheme:
       'RSA with SHA-1 or SHA-256 (SignatureVersion 1 or 2), certificate from SNS, base64, of fields of the body',
     signed: { id: true, type: true, time: true },
+    timeUnit: 'iso8601',
     checkSecret: (arn) =>
       /^arn:aws[a-z-]*:sns:[^:\s]+:\d{12}:[^:\s]+$/.test(arn) ? undefined : 'is no ARN of a topic',
-    verify: (request, topicArns) => verify(certificates, request, topicArns),
+    verify: (request, topicArns) => verify(certificates, pinned, request, topicArns),
     events: eventFields({ idPath: 'MessageId', typePath: 'Type', timePath: 'Timestamp' }),
     handshake:
       options.confirmSubscriptions === false
@@ -76,7 +86,7 @@ function schemeOf(options: SnsOptions): Scheme {
       stops: '4xx except 429',
       handshake:
         'POST `SubscriptionConfirmation`, signed: its `SubscribeURL` is visited for configured topics',
-      more: 'by default three retries, 20 s apart, then the message is dropped unless the subscription has a dead-letter queue; no window is prescribed: set `tolerance` to have one',
+      more: '`SignatureVersion` of the message says SHA-1 or SHA-256, as SNS has it: `signatureVersion` pins one; by default three retries, 20 s apart, then the message is dropped unless the subscription has a dead-letter queue; no window is prescribed: set `tolerance` to have one',
       unconfirmed: 'time-out, stop codes',
     },
   };
@@ -84,6 +94,7 @@ function schemeOf(options: SnsOptions): Scheme {
 
 async function verify(
   certificates: CertificateSource,
+  pinned: SnsOptions['signatureVersion'],
   request: WebhookRequest,
   topicArns: readonly string[],
 ): Promise<Verification> {
@@ -92,6 +103,8 @@ async function verify(
   // Before the certificate is fetched: messages of other topics cost nothing.
   const { secret } = verifyToken(typeof topicArn === 'string' ? topicArn : undefined, topicArns);
   const { text, algorithm } = snsSignedText(body);
+  if (pinned !== undefined && body.at('SignatureVersion') !== pinned)
+    throw new SignatureRejection('malformed-signature', `SignatureVersion is not the configured ${pinned}`);
   const signature = body.at('Signature');
   const bytes = typeof signature === 'string' ? decodeStrict(signature, 'base64') : undefined;
   if (bytes === undefined) throw new SignatureRejection('malformed-signature', 'Signature is no base64');

@@ -1,28 +1,9 @@
-import { createHmac, sign } from 'node:crypto';
+import { sign } from 'node:crypto';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import { snsPrivateKey } from '../signers/key-signers.js';
-import { NOW, URL_PATH, signedRequest, signerOf } from '../signers/index.js';
-
-/** A request about which a vendor's SDK and this package disagree on purpose; docs/sources.md lists it by its title. */
-export interface Difference {
-  readonly provider: string;
-  readonly title: string;
-  readonly sdkAccepts: boolean;
-  readonly request: () => WebhookRequest;
-  readonly headers: readonly string[];
-}
-
-function request(headers: Readonly<Record<string, string>>, body: string | Buffer): WebhookRequest {
-  return {
-    method: 'POST',
-    url: URL_PATH,
-    headers: RequestHeaders.from(headers),
-    rawBody: Buffer.from(body),
-  };
-}
-
-const hex = (secret: string, text: string) => createHmac('sha256', secret).update(text).digest('hex');
-const secretOf = (provider: string) => signerOf(provider).secret;
+import { NOW, signedRequest, signerOf } from '../signers/index.js';
+import { hex, request, secretOf, type Difference } from './difference.js';
+import { laterDifferences } from './later-differences.js';
 
 export const differences: readonly Difference[] = [
   {
@@ -148,6 +129,7 @@ export const differences: readonly Difference[] = [
     headers: [],
     request: unsubscribeConfirmation,
   },
+  ...laterDifferences,
 ];
 
 function unsubscribeConfirmation(): WebhookRequest {

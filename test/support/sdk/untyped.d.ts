@@ -11,3 +11,8 @@ declare module 'braintree' {
     readonly webhookNotification: { parse(signature: string, payload: string): Promise<unknown> };
   }
 }
+
+declare module 'coinbase-commerce-node/lib/Webhook.js' {
+  const webhook: { verifySigHeader(payload: string, signature: string, secret: string): boolean };
+  export default webhook;
+}

@@ -20,6 +20,7 @@ import twilio from 'twilio';
 import type { WebhookRequest } from '../../../src/core/request.js';
 import { NOW, ORIGIN } from '../signers/index.js';
 import { servedCertificate } from '../signers/key-signers.js';
+import { laterVerifiers } from './later-verifiers.js';
 
 /** What a vendor's SDK is given: headers as Node joins repeats, the body as bytes and as text. */
 export interface SdkInput {
@@ -34,8 +35,9 @@ export interface SdkInput {
 /** Whether a vendor's SDK accepts a request; any throw is a refusal. The clock stands at NOW. */
 export type SdkVerifier = (input: SdkInput) => unknown;
 
-/** Verifiers of SDKs of a reasonable size, by provider. */
+/** Verifiers by provider. */
 export const sdkVerifiers: Readonly<Record<string, SdkVerifier>> = {
+  ...laterVerifiers,
   stripe: ({ body, header, secret }) =>
     Stripe.webhooks.constructEvent(body, header('stripe-signature'), secret, 300, undefined, NOW * 1000),
   'standard-webhooks': ({ body, headers, secret }) => new Webhook(secret).verify(body, headers),

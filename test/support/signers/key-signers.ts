@@ -8,28 +8,27 @@ const otherEd25519 = generateKeyPairSync('ed25519');
 const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const otherP256 = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const otherRsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
 
 /** The key behind `servedCertificate`. */
 export const snsPrivateKey = rsa.privateKey;
 
 /** The certificate that the fake hosts of SNS and PayPal serve. */
-export const servedCertificate = makeCertificate({
-  subject: 'messages.example.com',
-  publicKey: rsa.publicKey,
-  issuerKey: rsa.privateKey,
-  ca: true,
-});
+export const servedCertificate = certificateOf(rsa);
+/** One of another key. */
+const otherCertificate = certificateOf(otherRsa);
 const PLAID_KID = 'bfbd5111-8e33-4643-8ced-b2e642a72f3c';
 /** What the fake host of Plaid answers. */
-export const servedPlaidKey = JSON.stringify({
-  key: {
-    ...p256.publicKey.export({ format: 'jwk' }),
-    alg: 'ES256',
-    kid: PLAID_KID,
-    use: 'sig',
-    expired_at: null,
-  },
-});
+export const servedPlaidKey = plaidKey(p256.publicKey);
+
+function certificateOf({ publicKey, privateKey }: { publicKey: KeyObject; privateKey: KeyObject }): string {
+  return makeCertificate({ subject: 'messages.example.com', publicKey, issuerKey: privateKey, ca: true });
+}
+
+function plaidKey(key: KeyObject): string {
+  const jwk = key.export({ format: 'jwk' });
+  return JSON.stringify({ key: { ...jwk, alg: 'ES256', kid: PLAID_KID, use: 'sig', expired_at: null } });
+}
 
 function serving(text: string): typeof globalThis.fetch {
   return () => Promise.resolve(new Response(text));
@@ -83,7 +82,8 @@ const plaid: Signer = {
   provider: 'plaid',
   secret: 'client-id:api-secret',
   otherSecret: 'client-id:other-secret',
-  options: { fetch: serving(servedPlaidKey) },
+  options: { fetch: serving(servedPlaidKey), dedupe: { path: 'item_id' } },
+  otherKey: { fetch: serving(plaidKey(otherP256.publicKey)) },
   signsTime: true,
   body: (id) => JSON.stringify({ webhook_type: 'ITEM', webhook_code: 'ERROR', item_id: id }),
   sign: (body, at) => {
@@ -105,6 +105,7 @@ const sns: Signer = {
   secret: TOPIC,
   otherSecret: 'arn:aws:sns:eu-west-1:123456789012:others',
   options: { fetch: serving(servedCertificate) },
+  otherKey: { fetch: serving(otherCertificate) },
   signsTime: true,
   signsBody: false,
   body: (id) =>
@@ -133,6 +134,7 @@ const paypal: Signer = {
   secret: '4JH86294D6297924G',
   otherSecret: '5KH86294D6297924G',
   options: { fetch: serving(servedCertificate) },
+  otherKey: { fetch: serving(otherCertificate) },
   signsTime: true,
   body: (id) =>
     JSON.stringify({ id, event_type: 'PAYMENT.SALE.COMPLETED', create_time: '2026-01-01T00:00:00Z' }),

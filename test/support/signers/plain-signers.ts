@@ -82,7 +82,12 @@ export const bodySigners: readonly Signer[] = [
     header: 'X-Shopify-Hmac-Sha256',
     encoding: 'base64',
     body: () => '{"id":1}',
-    headers: (id) => ({ 'X-Shopify-Webhook-Id': id, 'X-Shopify-Topic': 'orders/create' }),
+    headers: (id) => ({
+      'X-Shopify-Webhook-Id': id,
+      'X-Shopify-Topic': 'orders/create',
+      'X-Shopify-Shop-Domain': 'a-shop.myshopify.com',
+      'X-Shopify-API-Version': '2026-07',
+    }),
   }),
   overBody({
     provider: 'lemonsqueezy',

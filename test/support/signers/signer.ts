@@ -18,6 +18,8 @@ export interface Signer {
   readonly secret: string;
   /** Another secret of the same form. */
   readonly otherSecret: string;
+  /** Options under which the vendor publishes another key, where it is no secret that tells a forger from the vendor. */
+  readonly otherKey?: Readonly<Record<string, unknown>>;
   /** Further options of the source. */
   readonly options?: Readonly<Record<string, unknown>>;
   /** A body of the vendor with one event of that id. */

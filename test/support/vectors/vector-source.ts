@@ -29,7 +29,11 @@ const CONFIGURE: Readonly<Record<string, Configure>> = {
     options: { webhookIds: [vector.webhook_id], secrets: undefined, fetch: serving(vector.cert_pem) },
   }),
   plaid: ({ public_key }) => ({
-    options: { secrets: ['client-id:api-secret'], fetch: serving(JSON.stringify({ key: public_key })) },
+    options: {
+      secrets: ['client-id:api-secret'],
+      fetch: serving(JSON.stringify({ key: public_key })),
+      dedupe: ANY_ID,
+    },
   }),
   qonto: ({ headers }) => ({
     options: { api: Object.keys(headers).some((name) => /^qonto-/i.test(name)) ? 'onboarding' : 'business' },

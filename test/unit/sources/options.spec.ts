@@ -62,7 +62,17 @@ describe('options', () => {
     );
     expect(() => hook0({ secrets, versions: [] })).toThrow(ConfigurationError);
     expect(() => adyen({ secrets, webhooks: 'x' as never })).toThrow(ConfigurationError);
-    expect(() => plaid({ secrets, environment: 'development' as never })).toThrow(ConfigurationError);
+    expect(() =>
+      sns({ topicArns: ['arn:aws:sns:eu-west-1:123456789012:a'], signatureVersion: 2 as never }),
+    ).toThrow(/sns\.signatureVersion: expected '1' or '2'/);
+    expect(() => plaid({ secrets } as never)).toThrow(/plaid\.dedupe: expected a key, received nothing/);
+    expect(() => plaid({ secrets, dedupe: 'preset' })).toThrow(/plaid\.dedupe: expected a key/);
+    const perAttempt = { secrets, dedupe: [{ path: 'item_id' }, { header: 'plaid-verification' }] } as const;
+    expect(() => plaid({ ...perAttempt, retries: 'provider' })).toThrow(/plaid\.retries: expected 'own'/);
+    expect(() => plaid({ ...perAttempt, retries: 'own' })).not.toThrow();
+    expect(() => plaid({ secrets, dedupe: { path: 'id' }, environment: 'development' as never })).toThrow(
+      ConfigurationError,
+    );
     expect(() => convoy({ secrets, idPath: 'id', hash: 'MD5' as never })).toThrow(ConfigurationError);
     expect(() => custom({ secrets, idPath: 'id', verify: 'yes' as never })).toThrow(ConfigurationError);
     expect(() => hmac({ secrets, signatureHeader: 'x', idPath: 'id', retryWindow: 'soon' })).toThrow(
@@ -180,7 +190,7 @@ describe('secrets that cannot be right', () => {
     ['postmark', postmark({ secrets }), ['user-without-password', 'user:']],
     ['telegram', telegram({ secrets }), ['spaces are not allowed']],
     ['gitlab', gitlab({ secrets }), ['whsec_MDEyMzQ1Njc4OQ==']],
-    ['plaid', plaid({ secrets: ['a:b'] }), ['only-a-secret']],
+    ['plaid', plaid({ secrets: ['a:b'], dedupe: { path: 'id' } }), ['only-a-secret']],
     ['sns', sns({ topicArns: ['x'] }), ['orders', 'arn:aws:sqs:eu-west-1:123456789012:q']],
     ['meta', meta({ secrets }), ['']],
   ])('another encoding than the vendor’s: %s', (_name, { provider }, wrong) => {

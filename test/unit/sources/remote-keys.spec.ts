@@ -63,6 +63,34 @@ describe('keys that are fetched', () => {
     },
   );
 
+  it.each([
+    ['sns', 404, 'unusable-key'],
+    ['sns', 410, 'unusable-key'],
+    ['sns', 403, 'key-unavailable'],
+    ['paypal', 404, 'unusable-key'],
+    ['paypal', 429, 'key-unavailable'],
+    ['paypal', 503, 'key-unavailable'],
+    ['plaid', 404, 'unusable-key'],
+    ['plaid', 400, 'key-unavailable'],
+  ])('%s: a key that its vendor answers with %i is %s', async (name, status, reason) => {
+    const signer = signerOf(name);
+    const fetch = () => Promise.resolve(new Response('a page', { status }));
+    const { provider } = sourceOf(signer, [signer.secret], { fetch });
+    expect(await reasonOf(provider.verify(signedRequest(signer), [signer.secret]))).toBe(reason);
+  });
+
+  it('Plaid: a key id that it has not made is told apart from credentials that are wrong', async () => {
+    const signer = signerOf('plaid');
+    for (const [error_code, reason] of [
+      ['INVALID_WEBHOOK_VERIFICATION_KEY_ID', 'unusable-key'],
+      ['INVALID_API_KEYS', 'key-unavailable'],
+    ]) {
+      const fetch = () => Promise.resolve(Response.json({ error_code }, { status: 400 }));
+      const { provider } = sourceOf(signer, [signer.secret], { fetch });
+      expect(await reasonOf(provider.verify(signedRequest(signer), [signer.secret]))).toBe(reason);
+    }
+  });
+
   it.each(['sns', 'paypal', 'plaid'])('%s: junk in place of a key is refused', async (name) => {
     const signer = signerOf(name);
     for (const answer of [
@@ -95,10 +123,20 @@ describe('keys that are fetched', () => {
     ).toBe('unusable-key');
     const tampered = { ...signedRequest(signerOf('plaid')), rawBody: Buffer.from('{}') };
     const secrets = ['client:secret-value'];
-    expect(await reasonOf(plaid({ secrets, fetch }).provider.verify(tampered, secrets))).toBe(
-      'wrong-signature',
-    );
+    const { provider } = plaid({ secrets, fetch, dedupe: { hash: 'body' } });
+    expect(await reasonOf(provider.verify(tampered, secrets))).toBe('wrong-signature');
     expect(calls).toEqual([]);
+  });
+
+  it('SNS: a version that is pinned is the only one', async () => {
+    const signer = signerOf('sns');
+    for (const [signatureVersion, outcome] of [
+      ['1', 'malformed-signature'],
+      ['2', 'accepted'],
+    ]) {
+      const { provider } = sourceOf(signer, [signer.secret], { signatureVersion });
+      expect(await reasonOf(provider.verify(signedRequest(signer), [signer.secret]))).toBe(outcome);
+    }
   });
 
   it('Plaid: an expired key and another key id are refused, credentials are sent as such', async () => {
@@ -115,7 +153,12 @@ describe('keys that are fetched', () => {
       expect(await reasonOf(provider.verify(signedRequest(signer), [signer.secret]))).toBe('unusable-key');
     }
     const { calls, fetch } = counting(() => servedPlaidKey);
-    const sandbox = plaid({ secrets: ['id:a:b'], environment: 'sandbox', fetch });
+    const sandbox = plaid({
+      secrets: ['id:a:b'],
+      environment: 'sandbox',
+      fetch,
+      dedupe: { hash: 'body' },
+    });
     await sandbox.provider.verify(signedRequest(signer), ['id:a:b']);
     expect(calls[0]?.url).toBe('https://sandbox.plaid.com/webhook_verification_key/get');
     expect(JSON.parse(calls[0]?.init?.body as string)).toEqual({

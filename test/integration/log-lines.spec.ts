@@ -1,0 +1,64 @@
+import type { INestApplication } from '@nestjs/common';
+import { holdPool } from './support/pool.js';
+import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
+
+describe('R38 the log traces an event from end to end', () => {
+  const script: Partial<Script> = {};
+  const lines: string[] = [];
+  const keep = (line: unknown) => void lines.push(String(line));
+  let inbox: TestInbox;
+
+  beforeAll(async () => {
+    inbox = await startInbox({
+      providers: [scripted(script, { sources: ['awardee', 'strict'] })],
+      webhooks: {
+        claimTimeout: '500ms',
+        sources: { awardee: awardeeSource(), strict: awardeeSource({ retries: 'provider' }) },
+      },
+      configure: (app: INestApplication) => app.useLogger({ log: keep, warn: keep, error: keep }),
+    });
+  });
+  afterAll(() => inbox?.stop());
+
+  it('each line about an event carries its source and id, and each about a row that and the attempt', async () => {
+    const row = (await tracedRows())[0]!;
+    const traced: [RegExp, boolean][] = [
+      [/^claimed /, false],
+      [/^duplicate /, false],
+      [/^attempt failed: not yet /, true],
+      [/^handled /, true],
+      [/^effect done /, true],
+      [/^answered 503: /, false],
+    ];
+    for (const [beginning, ofRow] of traced) {
+      const about = lines.filter((line) => beginning.test(line));
+      expect([beginning, about]).not.toEqual([beginning, []]);
+      for (const line of about) {
+        expect(line).toMatch(/ source=(awardee|strict) /);
+        expect(line).toMatch(/ event=evt-[12]( |$)/);
+        if (ofRow) expect(line).toMatch(/ outbox=[0-9a-f-]{36} .*attempt=\d+/);
+      }
+    }
+    expect(lines.filter((line) => line.includes(`outbox=${row.id}`))).toHaveLength(2);
+    expect(
+      lines.filter((line) => line.includes('answered 503') && line.includes('event=evt-2')),
+    ).toHaveLength(1);
+  });
+
+  async function tracedRows() {
+    script.handle = async (_event, { attempt, enqueue }) => {
+      if (attempt === 1) throw new Error('not yet');
+      await enqueue('mail', {});
+    };
+    await inbox.deliver('evt-1');
+    await inbox.deliver('evt-1');
+    await inbox.settle();
+    const giveBack = await holdPool(inbox.dataSource);
+    try {
+      expect((await inbox.deliver('evt-2')).status).toBe(503);
+    } finally {
+      await giveBack();
+    }
+    return inbox.rows(`kind = 'handler' AND event_id = 'evt-1'`);
+  }
+});
