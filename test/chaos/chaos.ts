@@ -8,7 +8,7 @@ import type { Verdict } from './check/invariants.js';
 import { playMode } from './modes.js';
 import { readOptions, type ChaosOptions } from './options.js';
 import { Stage } from './play/stage.js';
-import { merge, print, record } from './report.js';
+import { merge, print, record, tell } from './report.js';
 import { build, type Build } from './support/build.js';
 import { startPgbouncer } from './support/pgbouncer.js';
 import { createStageDatabase } from './support/stage-database.js';
@@ -22,20 +22,27 @@ async function run(options: ChaosOptions): Promise<number> {
   const built = await build();
   const program = await built.bundled('test/chaos/receiver/main.ts');
   // It is the receivers that are killed; the server lives, and what it has committed stays without a disk.
-  const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
+  const postgres = await startPostgres([
+    'max_connections=200',
+    'fsync=off',
+    'full_page_writes=off',
+    // Where a day passes in minutes, a minute between two looks of autovacuum is an hour.
+    ...(options.mode === 'soak' ? ['autovacuum_naptime=1s'] : []),
+    ...(options.without === 'autovacuum' ? ['autovacuum=off'] : []),
+  ]);
   const pooler = options.pgbouncer ? await startPgbouncer(postgres.url) : undefined;
   const startedAt = performance.now();
   const verdicts: Verdict[] = [];
   try {
     if (options.mode !== undefined) {
       const databaseUrl = await createStageDatabase(postgres.url, `chaos_${seed}_${options.mode}`);
-      const report = await playMode(
-        options.mode,
-        options,
-        pooler?.through(databaseUrl) ?? databaseUrl,
+      const report = await playMode(options.mode, options, {
+        databaseUrl: pooler?.through(databaseUrl) ?? databaseUrl,
         program,
-      );
-      console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
+        say,
+        judge: () => checker(built, dir, databaseUrl, 'pruned'),
+      });
+      tell(options, report);
       return report.faults.length === 0 ? 0 : 1;
     }
     for (const [n, { kills, events }] of stages.entries()) {
@@ -53,7 +60,7 @@ async function run(options: ChaosOptions): Promise<number> {
         });
         await checker(built, stageDir, databaseUrl);
       }
-      verdicts.push(JSON.parse(readFileSync(file, 'utf8')) as Verdict);
+      verdicts.push(readVerdict(stageDir));
     }
   } finally {
     await pooler?.stop();
@@ -68,12 +75,16 @@ async function run(options: ChaosOptions): Promise<number> {
 }
 
 /** A process of its own: it gets the logs and the tables, and nothing of what this process knows. */
-async function checker(built: Build, dir: string, databaseUrl: string): Promise<void> {
-  const child = spawn(process.execPath, [built.path('test/chaos/checker.ts'), dir, databaseUrl], {
-    stdio: 'inherit',
-  });
+async function checker(built: Build, dir: string, databaseUrl: string, ...more: string[]): Promise<Verdict> {
+  const args = [built.path('test/chaos/checker.ts'), dir, databaseUrl, ...more];
+  const child = spawn(process.execPath, args, { stdio: 'inherit' });
   const [code] = (await once(child, 'exit')) as [number | null];
   if (code !== 0 && code !== 1) throw new Error(`the checker ended with ${code}`);
+  return readVerdict(dir);
+}
+
+function readVerdict(dir: string): Verdict {
+  return JSON.parse(readFileSync(join(dir, 'verdict.json'), 'utf8')) as Verdict;
 }
 
 process.exit(await run(readOptions(process.argv.slice(2))));

@@ -6,18 +6,20 @@ import { check } from './check/invariants.js';
 import { readTables } from './check/tables.js';
 import { LOGS, readLog, type Kill, type Overdue, type Sent, type SinkCall } from './play/log.js';
 
-const [dir, databaseUrl] = process.argv.slice(2);
-if (dir === undefined || databaseUrl === undefined) throw new Error('usage: checker <dir> <database url>');
+const [dir, databaseUrl, pruned] = process.argv.slice(2);
+if (dir === undefined || databaseUrl === undefined)
+  throw new Error('usage: checker <dir> <database url> [pruned]');
 
 const client = new Client({ connectionString: databaseUrl });
 await client.connect();
 const tables = await readTables(client);
 await client.end();
-const verdict = check(tables, {
+const logs = {
   sent: readLog<Sent>(join(dir, LOGS.provider)),
   calls: readLog<SinkCall>(join(dir, LOGS.sink)),
   kills: readLog<Kill>(join(dir, LOGS.kills)),
   overdue: readLog<Overdue>(join(dir, LOGS.overdue)),
-});
+};
+const verdict = check(tables, logs, pruned === 'pruned');
 writeFileSync(join(dir, 'verdict.json'), JSON.stringify(verdict, undefined, 2));
 process.exit(verdict.faults.length === 0 ? 0 : 1);

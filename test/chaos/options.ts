@@ -7,6 +7,7 @@ import type { Mode } from './modes.js';
 const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--seed <number>] [--adapter express|fastify]
                  [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer]
 npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
+npm run chaos -- --soak [--minutes 20] [--rate <events a second>] [--without retention|autovacuum] [--record]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
 
@@ -23,6 +24,9 @@ Instead of kills:
   --storm    billing events repeated for half an hour while their handler is slow
   --barrier  50 copies of an event released at once over three processes, round after round
   --rolling  two versions of the application restarted in turn while events flow
+  --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,
+             indexes, pages read by a lease and the time of an answer must not grow. --rate: without it, what the machine gives;
+             --without: the run has to fail, and to say what grows
 
 Environment: DATABASE_URL to use another server than the embedded one.`;
 
@@ -38,9 +42,12 @@ export interface ChaosOptions {
   readonly mode?: Mode;
   readonly seconds: number;
   readonly rounds: number;
+  readonly minutes: number;
+  readonly rate?: number;
+  readonly without?: 'retention' | 'autovacuum';
 }
 
-const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling'];
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'soak'];
 const EVENTS_PER_KILL = 20;
 const STAGE_KILLS = 300;
 
@@ -63,6 +70,10 @@ export function readOptions(args: string[]): ChaosOptions {
       rolling: { type: 'boolean' },
       seconds: { type: 'string' },
       rounds: { type: 'string' },
+      soak: { type: 'boolean' },
+      minutes: { type: 'string' },
+      rate: { type: 'string' },
+      without: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
   });
@@ -70,9 +81,14 @@ export function readOptions(args: string[]): ChaosOptions {
     console.log(USAGE);
     process.exit(0);
   }
-  const { adapter = 'express' } = values;
+  const { adapter = 'express', without } = values;
   if (adapter !== 'express' && adapter !== 'fastify')
     throw new TypeError(`--adapter: expected express or fastify, received '${adapter}'`);
+  if (without !== undefined && without !== 'retention' && without !== 'autovacuum')
+    throw new TypeError(`--without: expected retention or autovacuum, received '${without}'`);
+  const minutes = Number(values.minutes ?? '20');
+  if (!(minutes > 0))
+    throw new TypeError(`--minutes: expected a number above 0, received '${values.minutes}'`);
   const kills = count('--kills', values.kills ?? String(STAGE_KILLS));
   const events = count('--events', values.events ?? String(kills * EVENTS_PER_KILL));
   const seed = count('--seed', values.seed ?? String(randomInt(1, 1_000_000)));
@@ -88,6 +104,9 @@ export function readOptions(args: string[]): ChaosOptions {
     mode: MODES.find((mode) => values[mode] === true),
     seconds: count('--seconds', values.seconds ?? '1800'),
     rounds: count('--rounds', values.rounds ?? '100'),
+    minutes,
+    rate: values.rate === undefined ? undefined : count('--rate', values.rate),
+    without,
   };
 }
 

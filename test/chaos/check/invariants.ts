@@ -25,8 +25,11 @@ const FEW = 20;
 const BUSY_MS = 10_000;
 const EXAMPLES = 5;
 
-/** Everything that was promised, asked of what is left. */
-export function check(tables: Tables, logs: Logs): Verdict {
+/**
+ * Everything that was promised, asked of what is left.
+ * @param pruned retention has deleted claims meanwhile, so that only their records and the logs speak for those
+ */
+export function check(tables: Tables, logs: Logs, pruned = false): Verdict {
   const faults: string[] = [];
   const blame = (what: string, names: readonly string[]) => {
     if (names.length > 0) faults.push(`${what}: ${names.length} (${names.slice(0, EXAMPLES).join(', ')})`);
@@ -36,10 +39,16 @@ export function check(tables: Tables, logs: Logs): Verdict {
   const acknowledged = new Set(sent.filter(isAck).map(({ source, id }) => nameOf(source, id)));
   const all = new Set(sent.map(({ source, id }) => nameOf(source, id)));
 
+  const records = new Map(tables.records.map((one) => [nameOf(one.source, one.event_id), one.applied]));
+  const lost = [...acknowledged].filter((name) => !records.has(name));
+  const doubled = [...records].filter(([, applied]) => applied > 1).map(([name]) => name);
+
   blame(
     'acknowledged without a claim',
-    [...acknowledged].filter((name) => !claims.has(name)),
+    [...acknowledged].filter((name) => !pruned && !claims.has(name)),
   );
+  blame('acknowledged without a record', lost);
+  blame('events applied more than once', doubled);
   blame(
     'never acknowledged',
     [...all].filter((name) => !acknowledged.has(name)),
@@ -53,10 +62,6 @@ export function check(tables: Tables, logs: Logs): Verdict {
     names(tables.claims, (claim) => claim.applied === null),
   );
   blame(
-    'claims applied more than once',
-    names(tables.claims, (claim) => (claim.applied ?? 1) !== 1),
-  );
-  blame(
     'claims with other rows than owed',
     names(tables.claims, (claim) => claim.owed !== 1 || claim.handlers !== 1),
   );
@@ -68,7 +73,7 @@ export function check(tables: Tables, logs: Logs): Verdict {
     'claims completed other than once',
     names(tables.claims, (c) => c.source === 'completed' && c.completions !== 1),
   );
-  if (tables.strays > 0) faults.push(`records without a claim: ${tables.strays}`);
+  if (!pruned && tables.strays > 0) faults.push(`records without a claim: ${tables.strays}`);
   blame(
     'rows that are not done',
     tables.notDone.map(({ name, state }) => `${name} ${state}`),
@@ -127,8 +132,8 @@ export function check(tables: Tables, logs: Logs): Verdict {
       rawApplies: raw.length,
       rawExtra: extra,
       rawBegunAtKills: begun,
-      lost: [...acknowledged].filter((name) => claims.get(name)?.applied == null).length,
-      doubled: names(tables.claims, (claim) => (claim.applied ?? 1) > 1).length,
+      lost: lost.length,
+      doubled: doubled.length,
       longestOverdueMs: Math.max(0, ...logs.overdue.map(({ ms, upMs }) => Math.min(ms, upMs))),
     },
   };

@@ -4,7 +4,7 @@ import { openSync, closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
-import type { Ambush, FromReceiver } from '../receiver/main.js';
+import type { Ambush, FromReceiver, Memory } from '../receiver/main.js';
 import type { Version } from './rolling.js';
 
 /** A receiver on a port of its own, started again whenever it has ended. */
@@ -15,6 +15,7 @@ export class ChaosReceiver {
   private child: ChildProcess | undefined;
   private stopping = false;
   private onAmbushed: (() => void) | undefined;
+  private onMemory: ((memory: Memory) => void) | undefined;
 
   constructor(
     readonly name: string,
@@ -70,6 +71,13 @@ export class ChaosReceiver {
     return ambushed;
   }
 
+  /** Of the process that is up, after a collection. */
+  async memory(): Promise<Memory> {
+    const told = new Promise<Memory>((resolve) => (this.onMemory = resolve));
+    this.child!.send('memory', () => undefined);
+    return told;
+  }
+
   /** Stops it where it is; what it holds can be looked at. */
   freeze(): void {
     this.child!.kill('SIGSTOP');
@@ -106,6 +114,7 @@ export class ChaosReceiver {
     if (message.kind === 'ready') {
       this.owner = message.owner;
       this.readyAt = performance.now();
-    } else this.onAmbushed?.();
+    } else if (message.kind === 'memory') this.onMemory?.(message);
+    else this.onAmbushed?.();
   }
 }

@@ -12,7 +12,7 @@ export const SOURCES = [
   'charged',
   'completed',
 ] as const;
-export type ChaosSource = (typeof SOURCES)[number];
+export type ChaosSource = (typeof SOURCES)[number] | 'soaked';
 
 /** Attempts that no run of kills uses up: a dead row would be a finding. */
 export const MAX_ATTEMPTS = 30;
@@ -28,7 +28,8 @@ const source = (options: Partial<HmacOptions> = {}) =>
     ...options,
   });
 
-export function chaosSources(): WebhooksOptions['sources'] {
+/** @param keptMs how long claims of the soak are kept */
+export function chaosSources(keptMs?: number): WebhooksOptions['sources'] {
   return {
     own: source(),
     keyed: source(),
@@ -38,6 +39,8 @@ export function chaosSources(): WebhooksOptions['sources'] {
     routed: source({ ackTimeout: '5s' }),
     charged: source(),
     completed: source(),
+    // For days that pass in minutes.
+    soaked: source({ retryWindow: '1s', manualResendWindow: '1s', retention: keptMs }),
     // For storms of duplicates.
     billing: stripe({ secrets: [STRIPE_SECRET] }),
   };

@@ -128,12 +128,11 @@ export class InboxModel {
 
   decide(row: Row, decision: 'retry' | 'done' | 'dead'): boolean {
     if (row.state !== 'parked') return false;
-    // The person knows what became of the call.
+    // The person knows what became of the call, and answers for the key.
     row.begun = false;
-    if (decision === 'retry') {
-      this.restart(row);
-      row.aged = false;
-    } else this.end(row, decision, decision === 'dead' ? 'given-up' : null);
+    row.aged = false;
+    if (decision === 'retry') this.restart(row);
+    else this.end(row, decision, decision === 'dead' ? 'given-up' : null);
     return true;
   }
 
