@@ -15,7 +15,7 @@ export class ChaosReceiver {
   private child: ChildProcess | undefined;
   private stopping = false;
   private onAmbushed: (() => void) | undefined;
-  private onMemory: ((memory: Memory) => void) | undefined;
+  private asked: { tell(memory: Memory): void; fail(error: Error): void } | undefined;
 
   constructor(
     readonly name: string,
@@ -53,6 +53,7 @@ export class ChaosReceiver {
     );
     child.on('exit', () => {
       this.owner = undefined;
+      this.asked?.fail(new Error(`${this.name} ended by itself; see its log`));
       this.start();
     });
   }
@@ -73,7 +74,7 @@ export class ChaosReceiver {
 
   /** Of the process that is up, after a collection. */
   async memory(): Promise<Memory> {
-    const told = new Promise<Memory>((resolve) => (this.onMemory = resolve));
+    const told = new Promise<Memory>((tell, fail) => (this.asked = { tell, fail }));
     this.child!.send('memory', () => undefined);
     return told;
   }
@@ -114,7 +115,7 @@ export class ChaosReceiver {
     if (message.kind === 'ready') {
       this.owner = message.owner;
       this.readyAt = performance.now();
-    } else if (message.kind === 'memory') this.onMemory?.(message);
+    } else if (message.kind === 'memory') this.asked?.tell(message);
     else this.onAmbushed?.();
   }
 }

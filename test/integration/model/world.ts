@@ -15,6 +15,9 @@ import { awardeeSource, clear, record, startInbox, type TestInbox } from '../sup
 import { EVENTS, MAX_ATTEMPTS, UNITS, type End, type Outcome } from './inbox.model.js';
 import type { Call, Seen } from './round.model.js';
 
+/** A machine that is busy with other things. */
+const BUSY_MS = 60_000;
+
 /** A run that waits to be told how it ends. */
 interface Hanging extends Call {
   readonly end: (how: End) => void;
@@ -62,7 +65,7 @@ export class World {
   async reset(): Promise<void> {
     for (const { end } of this.hanging) end('fails');
     this.hanging = [];
-    await until(() => this.inboxes.every(({ relay }) => relay.running === 0));
+    await until(() => this.inboxes.every(({ relay }) => relay.running === 0), BUSY_MS);
     await clear(this.database);
     this.calls = [];
     this.keys.clear();
@@ -126,6 +129,7 @@ export class World {
     await new Promise((resolve) => setImmediate(resolve));
     await until(
       () => app.get(JobRunner).jobs.size === this.hanging.filter((one) => one.relay === relay).length,
+      BUSY_MS,
     );
   }
 }
