@@ -12,7 +12,7 @@ import { planOf } from './play/plan.js';
 import { Provider } from './play/provider.js';
 import { rolling } from './play/rolling.js';
 import { ChaosSink } from './play/sink.js';
-import { keptMs, soak } from './play/soak.js';
+import { ENOUGH, keptMs, soak } from './play/soak.js';
 import { storm } from './play/storm.js';
 import { sleepUntil } from './support/sleep-until.js';
 
@@ -130,8 +130,6 @@ const SOAKED = 2;
 const JUDGED = ['deliveries', 'acknowledged', 'idempotentCalls', 'idempotentApplies', 'lost', 'doubled'];
 /** Of the events, so many claims may be there at the end: with more, retention has deleted nothing to speak of. */
 const KEPT_SHARE = 0.5;
-/** Fewer leave nothing that could be seen to grow. */
-const ENOUGH = 3_000;
 
 async function playSoak(
   { dir, adapter, minutes, rate, seed, without }: ChaosOptions,
