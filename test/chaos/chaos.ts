@@ -5,14 +5,14 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { startPostgres } from '../../examples/support/postgres.js';
-import type { Verdict } from './check/verdict.js';
+import type { Faults, Verdict } from './check/verdict.js';
 import { playMode } from './modes.js';
 import { readOptions, type ChaosOptions } from './options.js';
 import { CLOCKS, clockEnv } from './play/clocks.js';
 import { Outages } from './play/outages.js';
 import { LoneServer, Pair } from './play/patients.js';
 import { Stage } from './play/stage.js';
-import { merge, print, record } from './report.js';
+import { merge, print, record, tell } from './report.js';
 import { build, type Build } from './support/build.js';
 import { startPgbouncer } from './support/pgbouncer.js';
 import { createStageDatabase } from './support/stage-database.js';
@@ -27,7 +27,7 @@ async function run(options: ChaosOptions): Promise<number> {
   let verdict: Verdict;
   try {
     const program = await built.bundled('test/chaos/receiver/main.ts');
-    if (options.mode !== undefined) return await anotherMode(options.mode, options, program);
+    if (options.mode !== undefined) return await anotherMode(options.mode, options, built, program);
     verdict =
       options.faults === 'kills' || options.faults === 'clocks'
         ? merge(await kills(options, built, program))
@@ -42,10 +42,17 @@ async function run(options: ChaosOptions): Promise<number> {
 
 /** A server for all stages, and what receivers reach it through. It is they who are killed; it lives, and keeps without a disk what it has committed. */
 async function withServer<T>(
-  { pgbouncer }: ChaosOptions,
+  { pgbouncer, mode, without }: ChaosOptions,
   work: (serverUrl: string, through: (databaseUrl: string) => string) => Promise<T>,
 ): Promise<T> {
-  const postgres = await startPostgres(['max_connections=200', 'fsync=off', 'full_page_writes=off']);
+  const postgres = await startPostgres([
+    'max_connections=200',
+    'fsync=off',
+    'full_page_writes=off',
+    // Where a day passes in minutes, a minute between two looks of autovacuum is an hour.
+    ...(mode === 'soak' ? ['autovacuum_naptime=1s'] : []),
+    ...(without === 'autovacuum' ? ['autovacuum=off'] : []),
+  ]);
   try {
     const pooler = pgbouncer ? await startPgbouncer(postgres.url) : undefined;
     try {
@@ -61,12 +68,21 @@ async function withServer<T>(
 async function anotherMode(
   mode: NonNullable<ChaosOptions['mode']>,
   options: ChaosOptions,
+  built: Build,
   program: string,
 ): Promise<number> {
   return withServer(options, async (serverUrl, through) => {
     const databaseUrl = await createStageDatabase(serverUrl, `chaos_${options.seed}_${mode}`);
-    const report = await playMode(mode, options, through(databaseUrl), program);
-    console.log(JSON.stringify(report, undefined, options.json ? undefined : 2));
+    const report = await playMode(mode, options, {
+      databaseUrl: through(databaseUrl),
+      program,
+      say,
+      judge: async () => {
+        await checker(built, options.dir, databaseUrl, 'retention');
+        return readVerdict(options.dir);
+      },
+    });
+    tell(options, report);
     return report.faults.length === 0 ? 0 : 1;
   });
 }
@@ -111,12 +127,7 @@ async function outages(options: ChaosOptions, built: Build, program: string): Pr
 }
 
 /** A process of its own: it gets the logs and the tables, and nothing of what this process knows. */
-async function checker(
-  built: Build,
-  dir: string,
-  databaseUrl: string,
-  faults: ChaosOptions['faults'],
-): Promise<void> {
+async function checker(built: Build, dir: string, databaseUrl: string, faults: Faults): Promise<void> {
   const args = [built.path('test/chaos/checker.ts'), dir, databaseUrl, faults];
   const child = spawn(process.execPath, args, { stdio: 'inherit' });
   const [code] = (await once(child, 'exit')) as [number | null];

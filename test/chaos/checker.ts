@@ -9,7 +9,7 @@ import { LOGS, readLog, type Kill, type Outage, type Overdue, type Sent, type Si
 
 const [dir, databaseUrl, faults] = process.argv.slice(2);
 if (dir === undefined || databaseUrl === undefined || faults === undefined)
-  throw new Error('usage: checker <dir> <database url> <kills | clocks | stops | promotions>');
+  throw new Error('usage: checker <dir> <database url> <kills | clocks | stops | promotions | retention>');
 
 const client = new Client({ connectionString: databaseUrl });
 await client.connect();

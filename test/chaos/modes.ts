@@ -1,18 +1,22 @@
 import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Client } from 'pg';
+import type { Verdict } from './check/verdict.js';
+import { coursesOf, type Course } from './check/plateau.js';
 import type { ChaosOptions } from './options.js';
 import { barrier } from './play/barrier.js';
 import { unsettled } from './play/coroner.js';
 import { Fleet } from './play/fleet.js';
-import type { Sent } from './play/log.js';
+import { Log, LOGS, type Sent, type SinkCall } from './play/log.js';
 import { planOf } from './play/plan.js';
 import { Provider } from './play/provider.js';
 import { rolling } from './play/rolling.js';
 import { ChaosSink } from './play/sink.js';
+import { ENOUGH, keptMs, soak } from './play/soak.js';
 import { storm } from './play/storm.js';
 import { sleepUntil } from './support/sleep-until.js';
 
-export type Mode = 'storm' | 'barrier' | 'rolling';
+export type Mode = 'storm' | 'barrier' | 'rolling' | 'soak';
 
 const STORM_EVENTS = 500;
 const DRAIN_MS = 300_000;
@@ -23,16 +27,26 @@ export interface ModeReport {
   readonly mode: Mode;
   readonly figures: unknown;
   readonly faults: readonly string[];
+  /** Of a soak: what became of each figure. */
+  readonly courses?: readonly Course[];
+}
+
+/** What a mode is played with. */
+export interface Ground {
+  readonly databaseUrl: string;
+  /** The compiled receiver. */
+  readonly program: string;
+  readonly say: (line: string) => void;
+  /** The independent checker, on the logs of this run. */
+  readonly judge: () => Promise<Verdict>;
 }
 
 /** Runs one of the other programmes on a fleet of its own. */
-export async function playMode(
-  mode: Mode,
-  { dir, adapter, seconds, rounds, stages, seed }: ChaosOptions,
-  databaseUrl: string,
-  program: string,
-): Promise<ModeReport> {
+export async function playMode(mode: Mode, options: ChaosOptions, ground: Ground): Promise<ModeReport> {
+  const { dir, adapter, seconds, rounds, stages, seed } = options;
+  const { databaseUrl, program } = ground;
   await mkdir(dir, { recursive: true });
+  if (mode === 'soak') return playSoak(options, ground);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   const sink = await ChaosSink.start({ write: () => undefined }, 100);
@@ -109,4 +123,61 @@ async function playRolling(
     figures: { events: count, restarts: exits.length, longestStopMs, lost, doubled },
     faults,
   };
+}
+
+const SOAKED = 2;
+/** Figures of the checker that a run without kills has. */
+const JUDGED = ['deliveries', 'acknowledged', 'idempotentCalls', 'idempotentApplies', 'lost', 'doubled'];
+/** Of the events, so many claims may be there at the end: with more, retention has deleted nothing to speak of. */
+const KEPT_SHARE = 0.5;
+
+async function playSoak(
+  { dir, adapter, minutes, rate, seed, without }: ChaosOptions,
+  { databaseUrl, program, say, judge }: Ground,
+): Promise<ModeReport> {
+  const ms = minutes * 60_000;
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  const sinkLog = new Log<SinkCall>(join(dir, LOGS.sink));
+  const log = new Log<Sent>(join(dir, LOGS.provider));
+  const sink = await ChaosSink.start(sinkLog, 100);
+  const env = {
+    KEPT_MS: String(keptMs(ms)),
+    ...(without === 'retention' ? undefined : { RETENTION_SCHEDULE: '*/2 * * * * *' }),
+  };
+  const fleet = await Fleet.start({
+    databaseUrl,
+    adapter,
+    dir,
+    program,
+    sinkUrl: sink.url,
+    size: SOAKED,
+    env: () => env,
+  });
+  try {
+    const run = await soak({ seed, ms, databaseUrl, client, fleet, log, rate, say });
+    await fleet.stop();
+    await Promise.all([sinkLog.close(), log.close()]);
+    const courses = coursesOf(run.samples);
+    const verdict = await judge();
+    const { samples: _samples, ...figures } = run;
+    const judged = Object.fromEntries(JUDGED.map((name) => [name, verdict.figures[name] ?? 0]));
+    const dead = courses.find(({ name }) => name === 'dead tuples');
+    const faults = [
+      ...verdict.faults,
+      ...courses.filter(({ grows }) => grows).map(({ name }) => `grows: ${name}`),
+      ...(run.events < ENOUGH ? [`the run shows nothing: ${run.events} events`] : []),
+      ...(run.claims > run.events * KEPT_SHARE
+        ? [`the run shows nothing: ${run.claims} of ${run.events} claims are there at the end`]
+        : []),
+      ...((dead?.pinned ?? 0) > (dead?.before ?? 0)
+        ? []
+        : ['the run shows nothing: the pinned snapshot held nothing back']),
+    ];
+    return { mode: 'soak', figures: { ...figures, ...judged }, faults, courses };
+  } finally {
+    await fleet.stop();
+    sink.stop();
+    await client.end();
+  }
 }

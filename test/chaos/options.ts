@@ -9,6 +9,7 @@ const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--s
                  [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer] [--clocks]
 npm run chaos -- --stops 20 | --promotions 4 [--asynchronous]
 npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
+npm run chaos -- --soak [--minutes 20] [--rate <events a second>] [--without retention|autovacuum] [--record]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
 
@@ -32,6 +33,9 @@ Instead of faults:
   --storm    billing events repeated for half an hour while their handler is slow
   --barrier  50 copies of an event released at once over three processes, round after round
   --rolling  two versions of the application restarted in turn while events flow
+  --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,
+             indexes, pages read by a lease and the time of an answer must not grow. --rate: without it, what the machine gives;
+             --without: the run has to fail, and to say what grows
 
 Environment: DATABASE_URL to use another server than the embedded one.`;
 
@@ -39,7 +43,7 @@ export interface ChaosOptions {
   readonly seed: number;
   readonly adapter: 'express' | 'fastify';
   /** What is done to them. */
-  readonly faults: Faults;
+  readonly faults: Exclude<Faults, 'retention'>;
   readonly asynchronous: boolean;
   /** So many kills, or outages. */
   readonly stages: readonly { readonly count: number; readonly events: number }[];
@@ -51,9 +55,12 @@ export interface ChaosOptions {
   readonly mode?: Mode;
   readonly seconds: number;
   readonly rounds: number;
+  readonly minutes: number;
+  readonly rate?: number;
+  readonly without?: 'retention' | 'autovacuum';
 }
 
-const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling'];
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'soak'];
 const EVENTS_PER_KILL = 20;
 /** Each is followed by some seconds of load. */
 const EVENTS_PER_OUTAGE = 60;
@@ -82,6 +89,10 @@ export function readOptions(args: string[]): ChaosOptions {
       rolling: { type: 'boolean' },
       seconds: { type: 'string' },
       rounds: { type: 'string' },
+      soak: { type: 'boolean' },
+      minutes: { type: 'string' },
+      rate: { type: 'string' },
+      without: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
   });
@@ -89,9 +100,14 @@ export function readOptions(args: string[]): ChaosOptions {
     console.log(USAGE);
     process.exit(0);
   }
-  const { adapter = 'express' } = values;
+  const { adapter = 'express', without } = values;
   if (adapter !== 'express' && adapter !== 'fastify')
     throw new TypeError(`--adapter: expected express or fastify, received '${adapter}'`);
+  if (without !== undefined && without !== 'retention' && without !== 'autovacuum')
+    throw new TypeError(`--without: expected retention or autovacuum, received '${without}'`);
+  const minutes = Number(values.minutes ?? '20');
+  if (!(minutes > 0))
+    throw new TypeError(`--minutes: expected a number above 0, received '${values.minutes}'`);
   const { stops, promotions } = values;
   if ([values.kills, stops, promotions].filter((one) => one !== undefined).length > 1)
     throw new TypeError('--kills, --stops and --promotions: one at a time');
@@ -116,6 +132,9 @@ export function readOptions(args: string[]): ChaosOptions {
     mode: MODES.find((mode) => values[mode] === true),
     seconds: count('--seconds', values.seconds ?? '1800'),
     rounds: count('--rounds', values.rounds ?? '100'),
+    minutes,
+    rate: values.rate === undefined ? undefined : count('--rate', values.rate),
+    without,
   };
 }
 

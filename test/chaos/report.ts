@@ -1,7 +1,9 @@
 import { cpus } from 'node:os';
 import Table from 'cli-table3';
 import { writeFigures } from '../../scripts/figures.js';
+import type { Course } from './check/plateau.js';
 import type { Verdict } from './check/verdict.js';
+import type { ModeReport } from './modes.js';
 import type { ChaosOptions } from './options.js';
 
 /** Where the page has the figures of each. */
@@ -28,6 +30,49 @@ export function merge(verdicts: readonly Verdict[]): Verdict {
   return { figures, faults };
 }
 
+/** A mode's own report; a soak has a table beside its figures. */
+export function tell(options: ChaosOptions, report: ModeReport): void {
+  const { courses, ...rest } = report;
+  if (options.json) console.log(JSON.stringify(report));
+  else {
+    console.log(JSON.stringify(rest, undefined, 2));
+    if (courses !== undefined) {
+      const table = new Table({ head: [...COURSE_HEAD], style: { head: [], border: [] } });
+      table.push(...courses.map(courseRow));
+      console.log(table.toString());
+    }
+  }
+  if (options.record && courses !== undefined) recordSoak(options, report, courses);
+}
+
+const COURSE_HEAD = ['figure', 'before', 'pinned', 'middle', 'last', ''] as const;
+
+function courseRow({ name, unit, before, pinned, middle, last, grows }: Course): string[] {
+  const shown = [before, pinned, middle, last].map((value) => inUnit(value, unit));
+  return [name, ...shown, grows ? 'GROWS' : 'level'];
+}
+
+function inUnit(value: number | undefined, unit: Course['unit']): string {
+  if (value === undefined) return '-';
+  if (unit === 'bytes') return `${(value / 1024 / 1024).toFixed(1)} MB`;
+  return unit === 'ms' ? `${Math.round(value)} ms` : Math.round(value).toLocaleString('en');
+}
+
+function recordSoak({ seed, adapter }: ChaosOptions, report: ModeReport, courses: readonly Course[]): void {
+  const figures = Object.entries(report.figures as Readonly<Record<string, number>>);
+  writeFigures('docs/reliability.md', 'soak', [
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${adapter}: ` +
+      (report.faults.length === 0 ? 'passed.' : `**${report.faults.join('; ')}**.`),
+    figures.map(([name, value]) => `${name} ${value.toLocaleString('en')}`).join(', ') + '.',
+    '',
+    `| ${COURSE_HEAD.join(' | ')} |`,
+    '| --- | ---: | ---: | ---: | ---: | --- |',
+    ...courses.map((course) => `| ${courseRow(course).join(' | ')} |`),
+  ]);
+}
+
+const machine = () => `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
+
 export function print({ json, seed, adapter }: ChaosOptions, verdict: Verdict, seconds: number): void {
   if (json) {
     console.log(JSON.stringify({ seed, adapter, seconds, ...verdict }));
@@ -45,10 +90,9 @@ export function record(
   { faults: done, seed, adapter, stages }: ChaosOptions,
   { figures, faults }: Verdict,
 ): void {
-  const machine = `${cpus().length} × ${cpus()[0]?.model.trim() ?? 'unknown'}, Node ${process.version}`;
   const rows = Object.entries(figures).map(([name, value]) => `| ${name} | ${value.toLocaleString('en')} |`);
   writeFigures('docs/reliability.md', PLACES[done], [
-    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine}; seed ${seed}, ${adapter}, ${stages.length === 1 ? '1 stage' : `${stages.length} stages`}: ` +
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${adapter}, ${stages.length === 1 ? '1 stage' : `${stages.length} stages`}: ` +
       (faults.length === 0 ? 'passed.' : `**${faults.length} faults**.`),
     '',
     '| figure | value |',

@@ -207,6 +207,42 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'R06 case 37 a redelivery of a dead event gives its dead handler rows new attempts, once',
   },
   {
+    name: 'attempts start anew when a person revives a row',
+    edits: [
+      edit(
+        'src/storage/decision.store.ts',
+        'attempt_base = o.attempt,\n           settled_at = NULL, reason = NULL, waits',
+        'attempt = 0, attempt_base = 0,\n           settled_at = NULL, reason = NULL, waits',
+      ),
+    ],
+    spec: 'test/integration/model.spec.ts',
+    test: 'effects that use their attempts up',
+  },
+  {
+    name: 'an effect that is asked for once more keeps its generation, and so its key',
+    edits: [
+      edit(
+        'src/storage/replay.sql.ts',
+        'generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END',
+        'generation = o.generation + CASE WHEN $2 THEN 0 ELSE 0 END',
+      ),
+    ],
+    spec: 'test/integration/model.spec.ts',
+    test: 'effects that use their attempts up',
+  },
+  {
+    name: 'a late end settles a row that has been tried again',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        "WHERE o.id = $1 AND o.attempt = $2\n       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))\n    RETURNING o.id\n  ), kept AS (",
+        "WHERE o.id = $1 AND $2::int IS NOT NULL\n       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))\n    RETURNING o.id\n  ), kept AS (",
+      ),
+    ],
+    spec: 'test/integration/model.spec.ts',
+    test: 'an effect in doubt whose end comes late',
+  },
+  {
     name: 'an idempotency key that changes with the attempt',
     edits: [edit('src/outbox/effect.runner.ts', 'key: row.id,', 'key: `${row.id}-${row.attempt}`,')],
     spec: 'test/integration/relay.spec.ts',

@@ -14,6 +14,12 @@ export interface ClaimFacts {
 
 export interface Tables {
   readonly claims: readonly ClaimFacts[];
+  /** How often each event's work was applied, by source and event id. */
+  readonly records: readonly {
+    readonly source: string;
+    readonly event_id: string;
+    readonly applied: number;
+  }[];
   /** Business records whose event has no claim. */
   readonly strays: number;
   readonly rows: number;
@@ -71,10 +77,19 @@ const PROCESSES = `
 
 export async function readTables(client: Client): Promise<Tables> {
   const claims = await client.query<ClaimFacts>(CLAIMS);
-  const totals = await client.query<Omit<Tables, 'claims' | 'notDone' | 'processes'>>(TOTALS);
+  const records = await client.query<Tables['records'][number]>(
+    `SELECT source, event_id, applied_count AS applied FROM chaos_record`,
+  );
+  const totals = await client.query<Omit<Tables, 'claims' | 'records' | 'notDone' | 'processes'>>(TOTALS);
   const notDone = await client.query<Tables['notDone'][number]>(
     `SELECT id, name, state FROM webhook_outbox WHERE state <> 'done'`,
   );
   const processes = await client.query<ProcessFacts>(PROCESSES);
-  return { claims: claims.rows, notDone: notDone.rows, processes: processes.rows, ...totals.rows[0]! };
+  return {
+    claims: claims.rows,
+    records: records.rows,
+    notDone: notDone.rows,
+    processes: processes.rows,
+    ...totals.rows[0]!,
+  };
 }

@@ -15,4 +15,4 @@ export interface Verdict {
 }
 
 /** What was done to a run. */
-export type Faults = 'kills' | 'clocks' | 'stops' | 'promotions';
+export type Faults = 'kills' | 'clocks' | 'stops' | 'promotions' | 'retention';

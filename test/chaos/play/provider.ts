@@ -23,7 +23,7 @@ export class Provider {
   private readonly underWay = new Set<Promise<void>>();
 
   constructor(
-    private readonly events: readonly PlannedEvent[],
+    private readonly events: { readonly length: number; at(n: number): PlannedEvent | undefined },
     /** Who gets the next request, as a balancer has it that finds out late who is up. */
     private readonly next: () => Target,
     private readonly log: Pick<Log<Sent>, 'write'>,
@@ -41,7 +41,7 @@ export class Provider {
   /** Starts to deliver the next events, up to so many in all. */
   release(upTo: number): void {
     while (this.sent < Math.min(upTo, this.events.length)) {
-      const event = this.events[this.sent]!;
+      const event = this.events.at(this.sent)!;
       this.sent += 1;
       const delivered = this.deliver(event).finally(() => this.underWay.delete(delivered));
       this.underWay.add(delivered);

@@ -4,7 +4,7 @@ import { openSync, closeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
-import type { Ambush, FromReceiver } from '../receiver/main.js';
+import type { Ambush, FromReceiver, Memory } from '../receiver/main.js';
 import type { Version } from './rolling.js';
 
 /** A receiver on a port of its own, started again whenever it has ended. */
@@ -15,6 +15,7 @@ export class ChaosReceiver {
   private child: ChildProcess | undefined;
   private stopping = false;
   private onAmbushed: (() => void) | undefined;
+  private asked: { tell(memory: Memory): void; fail(error: Error): void } | undefined;
 
   constructor(
     readonly name: string,
@@ -52,6 +53,7 @@ export class ChaosReceiver {
     );
     child.on('exit', () => {
       this.owner = undefined;
+      this.asked?.fail(new Error(`${this.name} ended by itself; see its log`));
       this.start();
     });
   }
@@ -68,6 +70,13 @@ export class ChaosReceiver {
     this.onAmbushed = undefined;
     if (!ambushed) this.child!.send('go on', () => undefined);
     return ambushed;
+  }
+
+  /** Of the process that is up, after a collection. */
+  async memory(): Promise<Memory> {
+    const told = new Promise<Memory>((tell, fail) => (this.asked = { tell, fail }));
+    this.child!.send('memory', () => undefined);
+    return told;
   }
 
   /** Stops it where it is; what it holds can be looked at. */
@@ -106,6 +115,7 @@ export class ChaosReceiver {
     if (message.kind === 'ready') {
       this.owner = message.owner;
       this.readyAt = performance.now();
-    } else this.onAmbushed?.();
+    } else if (message.kind === 'memory') this.asked?.tell(message);
+    else this.onAmbushed?.();
   }
 }

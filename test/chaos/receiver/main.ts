@@ -1,6 +1,8 @@
 // A receiver of a run: started, frozen and killed by the supervisor, over and over.
 import 'reflect-metadata';
 import { writeSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
@@ -8,6 +10,7 @@ import { TypeOrmModule } from '@nestjs/typeorm';
 import { OutboxRelay, WebhooksModule } from '../../../src/index.js';
 import { installFailPoints, type Point, type When } from '../../support/fail-points.js';
 import { ChaosBilling } from './billing.js';
+import { ChaosSoak } from './soak.js';
 import { ChaosEffects, ChaosHandlers, ChaosRoute, OwnHandler, FormerOwnHandler } from './handlers.js';
 import { chaosSources } from './sources.js';
 
@@ -19,7 +22,13 @@ export interface Ambush {
 }
 export type FromReceiver =
   | { readonly kind: 'ready'; readonly owner: string }
-  | { readonly kind: 'ambushed'; readonly point: Point; readonly when: When };
+  | { readonly kind: 'ambushed'; readonly point: Point; readonly when: When }
+  | ({ readonly kind: 'memory' } & Memory);
+/** What it needs when everything that can go has gone. */
+export interface Memory {
+  readonly heapBytes: number;
+  readonly rssBytes: number;
+}
 
 const env = process.env;
 let ambush: Ambush | undefined;
@@ -37,10 +46,18 @@ installFailPoints((point, when) => {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   return undefined;
 });
-process.on('message', (message: Ambush | 'go on') => {
+process.on('message', (message: Ambush | 'go on' | 'memory') => {
+  if (message === 'memory') return tellMemory();
   ambush = message === 'go on' ? undefined : message;
   passings = 0;
 });
+
+function tellMemory(): void {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  const { heapUsed, rss } = process.memoryUsage();
+  tell({ kind: 'memory', heapBytes: heapUsed, rssBytes: rss });
+}
 
 @Module({
   imports: [
@@ -54,15 +71,21 @@ process.on('message', (message: Ambush | 'go on') => {
     }),
     ScheduleModule.forRoot(),
     WebhooksModule.forRoot({
-      sources: chaosSources(),
+      sources: chaosSources(env.KEPT_MS === undefined ? undefined : Number(env.KEPT_MS)),
       relay: { pollInterval: env.POLL_MS!, lease: env.LEASE_MS!, shutdownGrace: '10s' },
       claimTimeout: '5s',
-      retention: false,
+      retention: env.RETENTION_SCHEDULE !== undefined && { schedule: env.RETENTION_SCHEDULE },
       reconcile: true,
     }),
   ],
   // A rolling deploy has the application of before beside that of now.
-  providers: [ChaosHandlers, ChaosEffects, ChaosBilling, env.BEFORE === '1' ? FormerOwnHandler : OwnHandler],
+  providers: [
+    ChaosHandlers,
+    ChaosEffects,
+    ChaosBilling,
+    ChaosSoak,
+    env.BEFORE === '1' ? FormerOwnHandler : OwnHandler,
+  ],
   controllers: [ChaosRoute],
 })
 class ChaosReceiver {}

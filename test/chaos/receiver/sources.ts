@@ -13,7 +13,7 @@ export const SOURCES = [
   'completed',
   'timed',
 ] as const;
-export type ChaosSource = (typeof SOURCES)[number];
+export type ChaosSource = (typeof SOURCES)[number] | 'soaked';
 
 /** Attempts that no run of kills uses up: a dead row would be a finding. */
 export const MAX_ATTEMPTS = 30;
@@ -29,7 +29,8 @@ const source = (options: Partial<HmacOptions> = {}) =>
     ...options,
   });
 
-export function chaosSources(): WebhooksOptions['sources'] {
+/** @param keptMs how long claims of the soak are kept */
+export function chaosSources(keptMs?: number): WebhooksOptions['sources'] {
   return {
     own: source(),
     keyed: source(),
@@ -41,6 +42,8 @@ export function chaosSources(): WebhooksOptions['sources'] {
     completed: source(),
     // Its provider signs the time, and the receiver's clock has to be right within five minutes.
     timed: stripe({ secrets: [STRIPE_SECRET], maxAttempts: MAX_ATTEMPTS }),
+    // For days that pass in minutes.
+    soaked: source({ retryWindow: '1s', manualResendWindow: '1s', retention: keptMs }),
     // For storms of duplicates.
     billing: stripe({ secrets: [STRIPE_SECRET] }),
   };

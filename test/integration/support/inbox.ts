@@ -195,7 +195,8 @@ export async function clear(database: TestDatabase): Promise<void> {
   await until(() =>
     database
       .query(
-        `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, webhook_lease, received_event`,
+        `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, webhook_lease, webhook_pause,
+                  webhook_watermark, webhook_replay, webhook_refire, received_event`,
       )
       .then(() => true)
       .catch((error: unknown) => {
