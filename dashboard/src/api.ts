@@ -120,5 +120,5 @@ export async function collectEvents(filter: string, max: number): Promise<EventK
     events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
     after = page.next;
   } while (after !== undefined && events.length < max);
-  return events.slice(0, max).reverse();
+  return events.slice(0, max).toReversed();
 }
