@@ -16,6 +16,8 @@ export default {
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
+  // `npm run test:crash`.
+  testPathIgnorePatterns: ['<rootDir>/test/crash/'],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',
