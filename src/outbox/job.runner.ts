@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import { Tally } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/outbox.store.js';
@@ -39,6 +40,7 @@ export class JobRunner {
     private readonly batches: BatchRunner,
     private readonly effects: EffectRunner,
     private readonly alerts: Alerts,
+    private readonly tally: Tally,
   ) {}
 
   /** Those that run and those that wait for a place. */
@@ -111,7 +113,10 @@ export class JobRunner {
     }
     if (row!.kind === 'handler') this.pace.runTook(work.name, performance.now() - startedAt);
     this.fillPlaces();
-    for (const { id } of job.rows) if (!outcomes.has(id)) outcomes.set(id, 'lost');
+    for (const { id, event } of job.rows) {
+      if (!outcomes.has(id)) outcomes.set(id, 'lost');
+      if (outcomes.get(id) === 'lost') this.tally.add(event?.source ?? '', 'lost');
+    }
     this.totals = add(this.totals, report([...outcomes.values()]));
     return outcomes;
   }

@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Injectable } from '@nestjs/common';
 import { OnEffect, OnWebhook, type EffectContext, type WebhookEvent } from '../../src/index.js';
+import { Tally } from '../../src/core/tally.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -354,6 +355,8 @@ describe('long work', () => {
     const before = await inbox.rows();
     await inbox.relay.renew();
     expect(await tick).toMatchObject({ leased: 1, lost: 1 });
+    const lost = { source: 'awardee', metric: 'lost', value: 1 };
+    expect(inbox.app.get(Tally).drain().metrics).toContainEqual(lost);
     expect(await inbox.rows()).toEqual(before);
     expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
   });
