@@ -175,7 +175,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/outbox/handler.runner.ts',
-        "if (outcome !== undefined) return this.ended(row, { outcome, wake: true });",
+        'if (outcome !== undefined) return this.ended(row, { outcome, wake: true });',
         "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', wake: true });",
       ),
     ],
