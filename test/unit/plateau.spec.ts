@@ -25,6 +25,13 @@ describe('the verdict of a soak', () => {
       (at) => (at > 0.3 && at < 0.42 ? 90_000 : 4_000),
     ],
     ['dead tuples that nobody removes', true, 'dead tuples', (at) => at * 90_000],
+    ['answers that take longer and longer', true, 'ack p50', (at) => at * 900],
+    [
+      'answers of a machine that was busy before',
+      false,
+      'ack p50',
+      (at) => (at > 0.3 && at < 0.7 ? 100 : 600),
+    ],
     ['pages of a lease that do not come back', true, 'buffers per lease', (at) => (at > 0.3 ? 900 : 30)],
   ])('%s (grows: %s)', (_, expected, name, of) => {
     expect(grows(name, of)).toBe(expected);

@@ -16,7 +16,7 @@ export interface SoakSetup {
   readonly client: Client;
   readonly fleet: Fleet;
   readonly log: Pick<Log<Sent>, 'write'>;
-  /** Events a second. @default three fifths of what the machine gives at the beginning */
+  /** Events a second. @default half of what the machine gives at the beginning */
   readonly rate?: number;
   readonly say: (line: string) => void;
 }
@@ -32,7 +32,7 @@ export interface SoakRun {
 
 /** Part of the run in which the machine says what it gives, and of that what the run asks of it. */
 const TRIAL = 0.1;
-const SHARE = 0.6;
+const SHARE = 0.5;
 /** Events under way at once, and rows that may be pending: with more, none is sent. */
 const OPEN = 40;
 const BACKLOG = 500;
@@ -64,7 +64,7 @@ export async function soak(setup: SoakSetup): Promise<SoakRun> {
   const spent = () => (performance.now() - startedAt) / ms;
   // A busy machine takes longer for what there has to be to see.
   const at = () => Math.min(spent(), provider.acknowledged / ENOUGH);
-  const flow = new Flow(provider, databaseUrl, at, setup.rate);
+  const flow = new Flow(provider, databaseUrl, at, setup.rate, (1.2 * ENOUGH * 1_000) / ms);
   const flowing = flow.run();
   // Told when it is waited for.
   flowing.catch(() => undefined);
@@ -106,6 +106,8 @@ class Flow {
     private readonly databaseUrl: string,
     private readonly at: () => number,
     public rate: number | undefined,
+    /** So that the run ends in its time, where the machine can. */
+    private readonly least: number,
   ) {}
 
   stop(): void {
@@ -131,7 +133,11 @@ class Flow {
       const now = performance.now();
       if (now - lookedAt > 250) [backlog, lookedAt] = [await unsettled(client), now];
       if (this.rate === undefined && this.at() > TRIAL)
-        this.rate = Math.max(1, (SHARE * provider.acknowledged * 1_000) / (now - startedAt));
+        // What was not only taken, but done: two rows an event.
+        this.rate = Math.max(
+          this.least,
+          (SHARE * (provider.acknowledged - backlog / 2) * 1_000) / (now - startedAt),
+        );
       credit = Math.min(OPEN, credit + ((now - last) / 1_000) * (this.rate ?? PER_SECOND));
       last = now;
       const room = backlog > BACKLOG ? 0 : OPEN - provider.open;
