@@ -1,4 +1,4 @@
-import type { Source } from './resolve-source.js';
+import { retryWindowMs, type Source } from './resolve-source.js';
 
 const WHILE_DOWN =
   'What it sends while this application is down comes again only if a person has it sent, or by @BackfillSource';
@@ -9,7 +9,7 @@ const WHILE_DOWN =
  * @param routes names of its routes with `@UseWebhook`: answers wait for these too
  */
 export function cautions(
-  { name, provider, retries, ackTimeoutMs }: Source,
+  { name, provider, retries, ackTimeoutMs, toleranceMs }: Source,
   { waits = false, routes = [] }: { readonly waits?: boolean; readonly routes?: readonly string[] } = {},
 ): string[] {
   const said: string[] = [];
@@ -34,6 +34,17 @@ export function cautions(
     said.push(
       `source '${name}': an answer may wait ${ackTimeoutMs} ms for handlers, and ${provider.name} gives up after ${patienceMs} ms and counts ` +
         `the delivery as failed. Expected an ackTimeout below that`,
+    );
+  }
+  if (
+    provider.retries.sameTimestamp === true &&
+    toleranceMs !== undefined &&
+    toleranceMs < retryWindowMs(provider)
+  ) {
+    said.push(
+      `source '${name}': ${provider.name} may retry with the time of its first attempt for ${retryWindowMs(provider)} ms, and 'tolerance' is ` +
+        `${toleranceMs} ms: what was down when the first came refuses the retries of an event it does not know. Expected a tolerance as long ` +
+        `as that, at the price that a captured request is accepted for as long`,
     );
   }
   return said;

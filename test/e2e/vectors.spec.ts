@@ -14,7 +14,14 @@ import { expectedVerdict, readVectors, type Vector } from '../support/vectors/ve
 import { requestOf, toleranceMs } from '../support/vectors/verdict.js';
 
 const FOLDER = 'test/vectors';
-const ALWAYS_MS = 100 * 365 * 86_400_000;
+/** The project's own, and those that `WEBHOOK_VECTORS` names, as in `npm run vectors`. */
+const FILES = [
+  ...readdirSync(FOLDER).map((file) => `${FOLDER}/${file}`),
+  ...(process.env.WEBHOOK_VECTORS ?? '').split(/\s+/).filter((file) => file !== ''),
+];
+/** One application has room for some thirty hosts on one path (find-my-way, in Fastify). */
+const HOSTS = 25;
+const ALWAYS_MS = 10_000 * 365 * 86_400_000;
 
 interface Served {
   readonly vector: Vector;
@@ -25,18 +32,17 @@ interface Served {
 /** They sign the URL of the request, so that each of their vectors has a route of that very path, told apart by its host. */
 const SIGN_THE_URL = new Set(['contentful', 'hubspot', 'twilio']);
 
-/** HTTP has no space around a header's value: it is not part of it, and Node takes it away. */
-function hasSpaceAround({ headers }: Vector): boolean {
+/** HTTP has no space around a header's value: it is not part of it, and Node takes it away. Nor has it characters beyond Latin 1. */
+function canBeSent({ headers }: Vector): boolean {
   return Object.values(headers)
     .flat()
-    .some((value) => value !== value.trim());
+    .every((value) => value === value.trim() && /^[\t\x20-\x7e\x80-\xff]*$/.test(value));
 }
 
 /** Vectors that can be sent; a source that no application would start with has none. The unit run judges the others too. */
 function served(): Served[] {
-  return readdirSync(FOLDER)
-    .flatMap((file) => readVectors(`${FOLDER}/${file}`))
-    .filter((vector) => !hasSpaceAround(vector))
+  return FILES.flatMap((file) => readVectors(file))
+    .filter((vector) => canBeSent(vector))
     .flatMap((vector, index) => {
       try {
         const definition = vectorSource(vector);
@@ -98,14 +104,23 @@ function answersOf(text: string): unknown[] {
   }
 }
 
+function inParts(all: readonly Served[]): Served[][] {
+  return Array.from({ length: Math.ceil(all.length / HOSTS) }, (_, i) =>
+    all.slice(i * HOSTS, (i + 1) * HOSTS),
+  );
+}
+
 const VECTORS = served();
 const GROUPS: readonly [string, readonly Served[]][] = [
   ['each on a source of the module’s route', VECTORS.filter((one) => !signsItsUrl(one))],
-  // One application has room for some thirty hosts on one path (find-my-way, in Fastify).
-  ...[...SIGN_THE_URL].map((name): [string, readonly Served[]] => [
-    `of ${name}, each on a route of its own`,
-    VECTORS.filter(({ vector }) => vector.provider === name),
-  ]),
+  ...[...SIGN_THE_URL].flatMap((name) =>
+    inParts(VECTORS.filter(({ vector }) => vector.provider === name)).map(
+      (part, index): [string, readonly Served[]] => [
+        `of ${name}, each on a route of its own (${index + 1})`,
+        part,
+      ],
+    ),
+  ),
 ];
 
 describe.each(ADAPTERS)('the verdict over HTTP on %s', (adapter) => {
@@ -155,7 +170,8 @@ describe.each(ADAPTERS)('the verdict over HTTP on %s', (adapter) => {
   );
 
   it('leaves no group of vectors out', () => {
-    expect(GROUPS.map(([, { length }]) => length > 10)).toEqual(GROUPS.map(() => true));
+    for (const name of SIGN_THE_URL)
+      expect(VECTORS.filter(({ vector }) => vector.provider === name).length).toBeGreaterThan(10);
     expect(VECTORS.length).toBeGreaterThan(700);
   });
 });

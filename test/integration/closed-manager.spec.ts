@@ -1,97 +1,20 @@
 import { AsyncResource } from 'node:async_hooks';
-import { Client, Query } from 'pg';
-import type { EntityManager } from 'typeorm';
-import type { HandlerContext, WebhookEvent } from '../../src/index.js';
 import { Deadline } from '../../src/outbox/deadline.js';
 import { HandlerRunner } from '../../src/outbox/handler.runner.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
+import { faults, stray } from './support/faults.js';
 import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
 
 const ROUNDS = 50;
 
-/** A write that the handler does not wait for, and whose failure nobody catches. */
-function stray(manager: EntityManager, event: WebhookEvent): Promise<unknown> {
-  return manager.query(`INSERT INTO received_event (source, event_id, event_type) VALUES ('stray', $1, '')`, [
-    event.eventId,
-  ]);
-}
-
 /** As a library does that has lost the async context of its caller: the timer was started outside any run. */
 let afterwards: (() => unknown) | undefined;
 
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const FAULTS = faults({ pauseMs: 80, queryMs: 200 });
 
-/** Handlers that go wrong in a way that TypeORM alone would commit some of. */
-const FAULTS: Record<string, (event: WebhookEvent, context: HandlerContext) => unknown> = {
-  'times out': async (event, context) => {
-    await record(event, context);
-    await pause(80);
-    await stray(context.manager, event);
-  },
-  'times out in a query': async (event, context) => {
-    await record(event, context);
-    await context.manager.query('SELECT pg_sleep(0.2)');
-    await stray(context.manager, event);
-  },
-  'does not await a write': async (event, context) => {
-    await record(event, context);
-    void stray(context.manager, event);
-  },
-  'does not await a write that is on its way': async (event, context) => {
-    await record(event, context);
-    void stray(context.manager, event);
-    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
-  },
-  'does not await manager.transaction()': async (event, context) => {
-    await record(event, context);
-    void context.manager.transaction((inner) => stray(inner, event));
-  },
-  'does not await manager.transaction(), which is half-way when it ends': async (event, context) => {
-    await record(event, context);
-    const written = new Promise<void>((resolve) => {
-      void context.manager.transaction(async (inner) => {
-        await stray(inner, event);
-        resolve();
-        await pause(5);
-        await inner.query('SELECT 1');
-      });
-    });
-    await written;
-  },
-  'swallows a query error': async (event, context) => {
-    await record(event, context);
-    await stray(context.manager, event);
-    await context.manager.query('SELECT 1 / 0').catch(() => undefined);
-  },
-  'has a Promise.all of which one is rejected': async (event, context) => {
-    await record(event, context);
-    await Promise.all([
-      context.manager.query('SELECT 1 / 0'),
-      pause(1).then(() => stray(context.manager, event)),
-      stray(context.manager, event),
-    ]);
-  },
-  'throws while a write is on its way': async (event, context) => {
-    await record(event, context);
-    void stray(context.manager, event);
-    throw new Error('on purpose');
-  },
-  'leaves a query object running': async (event, context) => {
-    await record(event, context);
-    const client = (await context.manager.queryRunner!.connect()) as Client;
-    client.query(new Query('SELECT pg_sleep(0.01)'));
-  },
-  'ends the transaction itself': async (event, context) => {
-    await record(event, context);
-    await context.manager.query('ROLLBACK');
-  },
-  'starts a write in the very turn in which it returns': async (event, context) => {
-    await record(event, context);
-    setImmediate(() => void stray(context.manager, event));
-  },
-};
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe('R35 R13 a handler that goes wrong leaves no row behind and is never recorded as done', () => {
   const script: Partial<Script> = {};

@@ -1,7 +1,7 @@
 import { cautions } from '../../src/core/cautions.js';
 import { resolveSource } from '../../src/core/resolve-source.js';
 import type { SourceDefinition } from '../../src/core/source.js';
-import { asana, github, hmac } from '../../src/sources/index.js';
+import { asana, github, hmac, linear } from '../../src/sources/index.js';
 
 const secrets = ['a-secret-of-some-length'];
 const of = (definition: SourceDefinition, more: { waits?: boolean; routes?: string[] } = {}) =>
@@ -36,6 +36,14 @@ describe('what boot warns of', () => {
     expect(of(slow, { routes: ['it/Billing.push'] })).toEqual(warning);
     expect(of(slow)).toEqual([]);
     expect(of(asana({ secrets, ackTimeout: '9s' }), { waits: true })).toEqual([]);
+  });
+
+  it('a window that is over before the retries with the first time are', () => {
+    const sources = { secrets: ['lin_wh_0123456789'] };
+    expect(of(linear(sources))).toEqual([
+      expect.stringMatching(/linear may retry with the time of its first.*60000 ms/),
+    ]);
+    expect(of(linear({ ...sources, tolerance: '7h' }))).toEqual([]);
   });
 
   it('nothing where the provider does not say', () => {
