@@ -64,7 +64,7 @@ export async function soak(setup: SoakSetup): Promise<SoakRun> {
   const spent = () => (performance.now() - startedAt) / ms;
   // A busy machine takes longer for what there has to be to see.
   const at = () => Math.min(spent(), provider.acknowledged / ENOUGH);
-  const flow = new Flow(provider, databaseUrl, at, setup.rate, (1.2 * ENOUGH * 1_000) / ms);
+  const flow = new Rate(provider, databaseUrl, at, setup.rate, (1.2 * ENOUGH * 1_000) / ms);
   const flowing = flow.run();
   // Told when it is waited for.
   flowing.catch(() => undefined);
@@ -98,7 +98,7 @@ export async function soak(setup: SoakSetup): Promise<SoakRun> {
 }
 
 /** Releases events: at first as many as are taken, then always as many, so that no figure grows because the machine has more time. */
-class Flow {
+class Rate {
   private over = false;
 
   constructor(

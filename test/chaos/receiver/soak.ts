@@ -7,7 +7,7 @@ import { APPLY } from './tables.js';
 export class ChaosSoak {
   @OnWebhook('soaked', '*', { retry: { base: 50, cap: 500 } })
   async soaked({ source, eventId }: WebhookEvent, { manager, enqueue }: HandlerContext) {
-    await manager.query(APPLY, [source, eventId]);
+    await manager.query(APPLY, [source, eventId, process.env.NAME, 'UTC', new Date()]);
     await enqueue('tell', { source, eventId });
     return 'recorded';
   }

@@ -42,7 +42,8 @@ export interface Row {
   expired: boolean;
   /** A call was begun whose end is not known, of the effect that is parked for it. */
   begun: boolean;
-  /** The other side may have forgotten the key. */
+  /** The key was used, since a person last had it run; and the other side may have forgotten it. */
+  used: boolean;
   aged: boolean;
   /** A redelivery has given it new attempts. */
   revived: boolean;
@@ -101,7 +102,7 @@ export class InboxModel {
 
   /** Days have passed for the other side of an event's effects. */
   forget(event: EventId): void {
-    for (const row of this.of(event)) if (row.unit !== 'handle' && row.attempt > 0) row.aged = true;
+    for (const row of this.of(event)) if (row.unit !== 'handle' && row.used) row.aged = true;
   }
 
   replay(event: EventId, refire: Effect | undefined): boolean {
@@ -131,6 +132,7 @@ export class InboxModel {
     // The person knows what became of the call, and answers for the key.
     row.begun = false;
     row.aged = false;
+    row.used = false;
     if (decision === 'retry') this.restart(row);
     else this.end(row, decision, decision === 'dead' ? 'given-up' : null);
     return true;
@@ -245,6 +247,7 @@ export class InboxModel {
       lane: 0,
       expired: false,
       begun: false,
+      used: false,
       aged: false,
       revived: false,
       generation: 0,

@@ -111,6 +111,7 @@ export class RoundModel {
   private run(row: Row): void {
     const { model, relay } = this;
     row.attempt += 1;
+    row.used = true;
     const run: Run = { relay, attempt: row.attempt, lane: row.lane > 0, exclusive: row.lane > 1 };
     Object.assign(row, { lease: run, expired: false });
     if (row.begun) return model.end(row, 'parked', 'in-doubt');
