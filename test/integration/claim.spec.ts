@@ -432,21 +432,22 @@ describe('deliveries that contradict what is known', () => {
     });
   });
 
+  // Each event is told of once, and the application lives through all tests: ids of their own.
   it('known bytes under another id that no signature covers: flagged, and taken all the same', async () => {
-    await inbox.deliver('d-1', 'grant.made', { amount: 1 });
-    expect(await inbox.deliver('d-2', 'grant.made', { amount: 1 })).toMatchObject(OK);
+    await inbox.deliver('twin-1', 'grant.made', { amount: 1 });
+    expect(await inbox.deliver('twin-2', 'grant.made', { amount: 1 })).toMatchObject(OK);
     expect(inbox.alerts).toMatchObject([{ kind: 'conflict', conflict: 'suspected-replay' }]);
     await inbox.settle();
     expect(Object.keys(await applied())).toHaveLength(2);
   });
 
   it('a redelivery of either of two events with the same bytes is a duplicate and no replay', async () => {
-    for (const id of ['d-1', 'd-2', 'd-1', 'd-2', 'd-2']) {
+    for (const id of ['same-1', 'same-2', 'same-1', 'same-2', 'same-2']) {
       await inbox.deliver(id, 'grant.made', { amount: 1 });
     }
     expect(inbox.alerts).toHaveLength(1);
     expect(await inbox.database.query('SELECT event_id, deliveries FROM webhook_conflict')).toEqual([
-      { event_id: 'd-2', deliveries: 1 },
+      { event_id: 'same-2', deliveries: 1 },
     ]);
   });
 

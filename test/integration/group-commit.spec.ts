@@ -127,6 +127,12 @@ describe('claims that are committed together', () => {
 });
 
 describe('duplicates', () => {
+  // Few conflicts of a source are told of in a minute, and the tests before have used them up.
+  beforeAll(async () => {
+    await inbox.stop();
+    inbox = await start();
+  });
+
   it('in one batch: the first is the event, the others are answered duplicate', async () => {
     const answers = await together(events(['a', 'b', 'a', 'c', 'a', 'b']));
     expect(kinds(answers)).toEqual(['ok', 'ok', 'duplicate', 'ok', 'duplicate', 'duplicate']);
@@ -134,9 +140,9 @@ describe('duplicates', () => {
     await expectOnce(['a', 'b', 'c']);
   });
 
-  it('in one batch with other bytes: the first stay, and each conflict is counted and told', async () => {
+  it('in one batch with other bytes: the first stay, and each conflict is counted, and told of once', async () => {
     const answers = await together((to) =>
-      [1, 2, 2, 3].map((amount) => to.deliver('a', 'grant.made', { amount })),
+      [1, 2, 2, 3].map((amount) => to.deliver('contradicted', 'grant.made', { amount })),
     );
     expect(kinds(answers)).toEqual(['ok', 'duplicate', 'duplicate', 'duplicate']);
     const conflicts = await database.query(
@@ -146,7 +152,7 @@ describe('duplicates', () => {
       { kind: 'other-bytes', deliveries: 1 },
       { kind: 'other-bytes', deliveries: 2 },
     ]);
-    expect(inbox.alerts).toHaveLength(3);
+    expect(inbox.alerts).toMatchObject([{ kind: 'conflict', conflict: 'other-bytes' }]);
     expect(await database.query(`SELECT convert_from(body, 'UTF8') AS body FROM webhook_claim`)).toEqual([
       { body: '{"amount":1}' },
     ]);
@@ -172,16 +178,16 @@ describe('duplicates', () => {
 
   it('under other ids in one batch: suspected as in two, and refused where the source says so', async () => {
     const answers = await together((to) => [
-      to.deliver('a'),
-      to.deliver('b'),
-      to.deliverTo('wary', 'a'),
-      to.deliverTo('wary', 'b'),
+      to.deliver('twin-a'),
+      to.deliver('twin-b'),
+      to.deliverTo('wary', 'twin-a'),
+      to.deliverTo('wary', 'twin-b'),
     ]);
     expect(kinds(answers)).toEqual(['ok', 'ok', 'ok', 'duplicate']);
     expect(inbox.alerts).toMatchObject(
       ['awardee', 'wary'].map((source) => ({
         conflict: 'suspected-replay',
-        event: { source, eventId: 'b' },
+        event: { source, eventId: 'twin-b' },
       })),
     );
     expect(await database.query(`SELECT FROM webhook_claim`)).toHaveLength(3);
