@@ -208,7 +208,7 @@ describe('repeated headers', () => {
 
   function isUnsigned(name: string): boolean {
     return (
-      /content-type|delivery|event|topic|request-?id|uuid|idempotency|operation|invocation|webhook-id|message-type|hook-resource|x-amz/i.test(
+      /content-type|delivery|event|topic|shop-domain|api-version|request-?id|uuid|idempotency|operation|invocation|webhook-id|message-type|hook-resource|x-amz/i.test(
         name,
       ) && !/signature|timestamp|eventsub|event-webhook/i.test(name)
     );
