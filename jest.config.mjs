@@ -8,6 +8,9 @@ const swc = {
   module: { type: 'es6' },
 };
 
+/** Run by `npm run test:long`. */
+export const LONG = ['test/crash/*.spec.ts', 'test/integration/*-plans.spec.ts'];
+
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',
@@ -16,8 +19,7 @@ export default {
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
-  // `npm run test:crash`.
-  testPathIgnorePatterns: ['<rootDir>/test/crash/'],
+  testPathIgnorePatterns: ['<rootDir>/test/crash/', '-plans\\.spec\\.ts$'],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',
