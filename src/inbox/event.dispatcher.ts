@@ -22,7 +22,7 @@ import { ProviderRetries } from './provider.retries.js';
 import { inTime, worst, type Verdict } from './verdict.js';
 
 const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
-/** Nothing is claimed: what is owed waits for a run that a delivery may not make, and the provider keeps the event. */
+/** What is owed waits for a run that a delivery may not make now: a redelivery makes it. */
 const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
 
 /**
@@ -65,7 +65,7 @@ export class EventDispatcher {
       const handlers = this.registry.match(source.name, event.type);
       if (source.retries === 'provider') {
         if (this.draining) return SHUTTING_DOWN;
-        if (await this.paused.any(source.name, handlers)) return PAUSED;
+        if (await this.paused.any(source.name, handlers)) return this.whilePaused(event);
         if (!isInTime) return { kind: 'failed' };
       }
       const asked = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
@@ -94,6 +94,15 @@ export class EventDispatcher {
       const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
       return this.inline.dispatch(limited, event, [work, ...inline], others);
     });
+  }
+
+  /**
+   * A new event is claimed, for the relay to run after the pause: a pause may last longer than the provider goes on trying. One that
+   * is known waits for its redelivery, or for the relay.
+   */
+  private async whilePaused(event: IncomingEvent): Promise<Verdict | undefined> {
+    const claim = await this.claims.find(this.dataSource.manager, event);
+    return claim === undefined ? undefined : PAUSED;
   }
 
   /** From now on inline work is left to other processes, and sources whose provider retries are answered 503. */

@@ -1,4 +1,5 @@
 import { MAX_TIMER_MS } from '../core/duration.js';
+
 /** What came of a delivery; the edge turns it into an answer. */
 export type Verdict =
   /** Committed. */

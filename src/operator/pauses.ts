@@ -13,8 +13,9 @@ import type { Decider } from './revivals.js';
 
 /**
  * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. Events are still received and claimed,
- * but where a delivery is what runs the paused work: under `retries: 'provider'` and by a route with `@UseWebhook` it is answered 503,
- * and its provider keeps the event. A paused source stops its handlers, not the effects that they have enqueued.
+ * and the relay runs them after the pause, also where a delivery would have waited for its handlers; a redelivery meanwhile is answered
+ * 503. A route with `@UseWebhook` is run by deliveries alone: it is answered 503 and nothing is claimed, so that what its provider
+ * gives up on during the pause is not received. A paused source stops its handlers, not the effects that they have enqueued.
  */
 @Injectable()
 export class Pauses {

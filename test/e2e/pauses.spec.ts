@@ -107,13 +107,36 @@ describe('a pause reaches what deliveries run', () => {
   });
 
   it.each([
-    ['provider', 'source', 'provider', 'one'],
-    ['provider', 'handler', 'provider/handle', 'one'],
-    ['provider', 'handler', 'provider/inline', 'inline'],
+    ['source', 'provider', 'one'],
+    ['handler', 'provider/handle', 'one'],
+    ['handler', 'provider/inline', 'inline'],
+  ] as const)(
+    'what the provider retries: under a paused %s %s an event is kept, and run once after it though it never comes again',
+    async (kind, name, type) => {
+      const id = `provider-${kind}-${type}`;
+      await during(kind, name, async () => {
+        expect(await deliver('provider', id, type)).toBe(OK);
+        const again = await send('provider', id, type);
+        expect(answered(again)).toBe(UNAVAILABLE);
+        expect(Number(again.headers['retry-after'])).toBeGreaterThan(0);
+        await receiver.drain();
+        const waiting = (await receiver.rows(id)).filter(({ state }) => state === 'pending');
+        expect(waiting).toMatchObject([{ attempt: 0, leased_by: null }]);
+        expect((await receiver.event(id))!.state).toBe('pending');
+      });
+      await receiver.drain();
+      expect(await receiver.event(id)).toMatchObject({ state: 'processed' });
+      // Each of its handlers once.
+      expect(await receiver.applied(id)).toBe(type === 'inline' ? 2 : 1);
+      expect(await deliver('provider', id, type)).toBe(DUPLICATE);
+    },
+  );
+
+  it.each([
     ['routed', 'source', 'routed', 'one'],
     ['routed', 'handler', 'routed/route', 'one'],
   ] as const)(
-    'what the provider retries: %s, a paused %s %s answers 503, and the redelivery runs it',
+    'a route: %s, a paused %s %s answers 503, and the redelivery runs it',
     async (source, kind, name, type) => {
       const id = `${source}-${kind}-${type}`;
       await during(kind, name, async () => {
