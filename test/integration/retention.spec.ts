@@ -3,7 +3,6 @@ import { DataSource } from 'typeorm';
 import {
   Inbox,
   OnWebhook,
-  OutboxRelay,
   Retention,
   hmac,
   stripe,
@@ -237,7 +236,8 @@ describe('retention', () => {
     })();
     expect(await retention.prune().finally(() => over.abort())).toMatchObject({ ran: true, claims: 5_000 });
     await receiving;
-    await app.get(OutboxRelay).drain({ maxMs: 30_000 });
+    // By the application's own relay, which a commit wakes: what it has in hand is in its hands for a moment.
+    await until(() => runs.length >= received.length);
     expect(runs.toSorted()).toEqual(received.toSorted());
     expect(await counts(database)).toMatchObject({ claims: 5_000 + received.length });
   });
