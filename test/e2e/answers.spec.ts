@@ -14,6 +14,7 @@ import {
   UNKNOWN_SOURCE,
   WRONG_METHOD,
 } from '../support/receiver.js';
+import { signerOf, sourceOf } from '../support/signers/index.js';
 import {
   AWARDEE_SECRET,
   awardee,
@@ -53,6 +54,8 @@ const SOURCES = {
   }),
   'secrets-away': awardeeSource({ secrets: async () => Promise.reject(new Error('vault is sealed')) }),
   'secrets-unknown': awardeeSource({ secrets: () => [] }),
+  plaid: plaidAnswering('INVALID_WEBHOOK_VERIFICATION_KEY_ID'),
+  'plaid-locked-out': plaidAnswering('INVALID_API_KEYS'),
   xero: xero({ secrets: [AWARDEE_SECRET] }),
   trello: trello({ secrets: [AWARDEE_SECRET], callbackUrl: 'https://shop.example/webhooks/trello' }),
   asana: asana({
@@ -62,6 +65,19 @@ const SOURCES = {
       return true;
     },
   }),
+};
+
+/** Plaid answers 400 for every error, and says which in the body. */
+function plaidAnswering(error_code: string) {
+  return sourceOf(signerOf('plaid'), undefined, {
+    fetch: () => Promise.resolve(Response.json({ error_type: 'INVALID_INPUT', error_code }, { status: 400 })),
+  });
+}
+
+const plaidRequest = (): SignedRequest => {
+  const signer = signerOf('plaid');
+  const body = Buffer.from(signer.body('f'));
+  return { ...signer.sign(body, now(), 'f'), body };
 };
 
 const now = () => Math.floor(Date.now() / 1000);
@@ -198,6 +214,10 @@ describe.each(ADAPTERS)('answers over HTTP on %s', (adapter) => {
       expect(await receiver.deliver('buggy-verify', awardee('f', 't', '{}'))).toBe(UNAUTHORIZED);
     });
 
+    it('answers 401 to a token of a key that Plaid says it has not made', async () => {
+      expect(await receiver.deliver('plaid', plaidRequest())).toBe(UNAUTHORIZED);
+    });
+
     it('answers 401 where the secrets function knows no secret', async () => {
       expect(await receiver.deliver('secrets-unknown', awardee('f', 't', '{}'))).toBe(UNAUTHORIZED);
     });
@@ -324,6 +344,7 @@ describe.each(ADAPTERS)('answers over HTTP on %s', (adapter) => {
 
     it('while the vendor’s key cannot be fetched', async () => {
       await unavailable('key-server-away', awardee('later', 't', '{}'));
+      await unavailable('plaid-locked-out', plaidRequest());
       expect(await receiver.claims('later')).toBe(0);
     });
 

@@ -35,6 +35,8 @@ export class PlaidKeys {
         this.keys.trust(name, key);
         return secret;
       } catch (error) {
+        // Plaid has said what it knows of the key, which it says to no credentials that are wrong.
+        if (error instanceof SignatureRejection && error.reason === 'unusable-key') throw error;
         failure = error;
       }
     }

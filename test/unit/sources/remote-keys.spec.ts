@@ -91,6 +91,23 @@ describe('keys that are fetched', () => {
     }
   });
 
+  it('Plaid: what it says of a key to one of the credentials holds, though the others have been withdrawn', async () => {
+    const signer = signerOf('plaid');
+    const current = 'client-id:current';
+    const fetch: typeof globalThis.fetch = (_url, init) => {
+      const { secret } = JSON.parse(init?.body as string) as { secret: string };
+      const error_code = secret === 'current' ? 'INVALID_WEBHOOK_VERIFICATION_KEY_ID' : 'INVALID_API_KEYS';
+      return Promise.resolve(Response.json({ error_code }, { status: 400 }));
+    };
+    for (const secrets of [
+      [current, 'client-id:old'],
+      ['client-id:old', current],
+    ]) {
+      const { provider } = sourceOf(signer, secrets, { fetch });
+      expect(await reasonOf(provider.verify(signedRequest(signer), secrets))).toBe('unusable-key');
+    }
+  });
+
   it.each(['sns', 'paypal', 'plaid'])('%s: junk in place of a key is refused', async (name) => {
     const signer = signerOf(name);
     for (const answer of [
