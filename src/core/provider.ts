@@ -50,7 +50,7 @@ export interface Provider {
 
   /**
    * Answers a challenge of the vendor, verified where the vendor signs it; undefined when the request is none.
-   * `verified` says whether `verify` accepted it.
+   * `verified` says whether `verify` accepted it; then the first of `secrets` is the one that it was signed with.
    * @throws SignatureRejection
    */
   readonly handshake?: {

@@ -10,6 +10,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { checkSecrets, type Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { limited } from '../core/within.js';
+import { handshakeAnswer } from '../sources/handshake.js';
 import { verifySignature, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
 
@@ -48,20 +49,17 @@ export class DeliveryVerifier {
     };
   }
 
-  private async handshake(
+  private handshake(
     source: Source,
     request: WebhookRequest,
     secrets: readonly string[],
     outcome: VerifiedSignature | SignatureRejection,
-  ): Promise<Answer | undefined> {
-    const { handshake } = source.provider;
-    if (handshake === undefined || !handshake.methods.includes(request.method)) return undefined;
-    const verified = !(outcome instanceof SignatureRejection) && outcome.inWindow;
-    // Without a secret there is nothing to answer a challenge with; but the handshake itself may be what brings the secret.
-    const answer = secrets.length > 0 ? handshake.answer(request, secrets, verified) : undefined;
-    if (answer !== undefined || handshake.perform === undefined) return answer;
-    const performed = handshake.perform(request, secrets, verified);
-    return limited(performed, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`);
+  ): Answer | undefined | Promise<Answer | undefined> {
+    const signature = outcome instanceof SignatureRejection ? undefined : outcome;
+    const answer = handshakeAnswer(source.provider, request, secrets, signature);
+    return answer instanceof Promise
+      ? limited(answer, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`)
+      : answer;
   }
 }
 

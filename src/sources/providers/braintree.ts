@@ -37,7 +37,7 @@ const scheme: Scheme = {
   retries: { automatic: true, windowMs: hours(24), sameBytes: false },
   notes: {
     id: 'hash of the signed `bt_payload`: the vendor sends no event id',
-    handshake: 'GET `?bt_challenge=`, unsigned: public key and HMAC as text',
+    handshake: 'GET `?bt_challenge=`, unsigned: public key and HMAC, of the first of `secrets`, as text',
     unconfirmed: 'retries, time-out',
   },
 };

@@ -38,7 +38,7 @@ const scheme: Scheme = {
   retries: { automatic: true, sameBytes: false },
   notes: {
     id: 'hash of the body: the vendor sends no event id',
-    handshake: 'GET `?crc_token=`, unsigned: HMAC of the token as JSON',
+    handshake: 'GET `?crc_token=`, unsigned: HMAC of the token, by the first of `secrets`, as JSON',
     more: 'the answer to the challenge signs what anyone asks for with the key of the events, so only tokens of letters, digits and `-_=+/.` are signed: no event is such text',
     unconfirmed: 'event fields, retries',
   },

@@ -10,6 +10,7 @@ const ANY_ID = { path: 'id' };
 
 const CONFIGURE: Readonly<Record<string, Configure>> = {
   adyen: ({ variant }) => ({ options: { webhooks: variant === 'header' ? 'platform' : 'payments' } }),
+  asana: ({ variant }) => ({ options: variant === 'challenge' ? { onHandshake: () => true } : {} }),
   'awardee-style': separateHeaders,
   'sesmetric-style': separateHeaders,
   hmac: separateHeaders,

@@ -1,7 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { ConfigurationError, SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import type { SourceDefinition } from '../../../src/core/source.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { handshakeAnswer } from '../../../src/sources/handshake.js';
+import { verifySignature, type VerifiedSignature } from '../../../src/sources/verification.js';
+import type { RawReply } from '../http.js';
 import { originOf, vectorSource } from './vector-source.js';
 import { expectedVerdict, type Vector } from './vector.js';
 
@@ -48,20 +51,29 @@ export function requestOf(vector: Vector): WebhookRequest {
 }
 
 async function judgeSignature(vector: Vector, source: SourceDefinition): Promise<Verdict> {
+  const outcome = await outcomeOf(vector, source);
+  if (outcome instanceof SignatureRejection)
+    return { verdict: 'invalid', why: `${outcome.reason}: ${outcome.message}` };
+  return outcome.inWindow
+    ? { verdict: 'valid', why: 'verified' }
+    : { verdict: 'invalid', why: 'outside-window' };
+}
+
+async function outcomeOf(
+  vector: Vector,
+  source: SourceDefinition,
+): Promise<VerifiedSignature | SignatureRejection> {
   try {
-    const result = await verifySignature(
+    return await verifySignature(
       source.provider,
       requestOf(vector),
       Array.isArray(source.secrets) ? (source.secrets as string[]) : [],
       toleranceMs(vector, source),
       vector.now === undefined ? Date.now() : vector.now * 1000,
     );
-    return result.inWindow
-      ? { verdict: 'valid', why: 'verified' }
-      : { verdict: 'invalid', why: 'outside-window' };
   } catch (error) {
-    if (!(error instanceof SignatureRejection)) throw error;
-    return { verdict: 'invalid', why: `${error.reason}: ${error.message}` };
+    if (error instanceof SignatureRejection) return error;
+    throw error;
   }
 }
 
@@ -73,31 +85,56 @@ export function toleranceMs({ tolerance, provider }: Vector, source: SourceDefin
 }
 
 async function judgeChallenge(vector: Vector, source: SourceDefinition): Promise<Verdict> {
-  const { handshake } = source.provider;
-  const request = requestOf(vector);
-  const { verdict } = await judgeSignature(vector, source);
-  const answer = handshake?.methods.includes(request.method)
-    ? handshake.answer(request, source.secrets as string[], verdict === 'valid')
-    : undefined;
-  if (answer === undefined || answer.status >= 300) return { verdict: 'invalid', why: 'not answered' };
-  const { body } = answer;
-  const texts = typeof body === 'string' ? [body] : [JSON.stringify(body), ...Object.values(body)];
-  return texts.includes(vector.response ?? undefined)
+  const outcome = await outcomeOf(vector, source);
+  const signature = outcome instanceof SignatureRejection ? undefined : outcome;
+  const answer = await handshakeAnswer(
+    source.provider,
+    requestOf(vector),
+    source.secrets as string[],
+    signature,
+  );
+  if (answer === undefined) return { verdict: 'invalid', why: 'not answered' };
+  const { status, body, headers = {} } = answer;
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return isAnswered(vector, { status, text, headers })
     ? { verdict: 'valid', why: 'answered' }
-    : { verdict: 'invalid', why: `answered ${JSON.stringify(body)}` };
+    : { verdict: 'invalid', why: `answered ${status} ${text}` };
+}
+
+/** Whether an answer is what a challenge wants: the text, the JSON or a value of it, or a header; any 2xx where nothing is said. */
+export function isAnswered(
+  { response }: Vector,
+  { status, text, headers }: Pick<RawReply, 'status' | 'text' | 'headers'>,
+): boolean {
+  if (status >= 300) return false;
+  if (response === undefined || response === null || response === text) return true;
+  const json = jsonOf(text);
+  if (typeof json !== 'object' || json === null) return Object.values(headers).includes(response);
+  const wanted = typeof response === 'string' ? jsonOf(response) : response;
+  return Object.values(json).includes(response) || isDeepStrictEqual(json, wanted);
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The query that carries a challenge, where a vector gives the challenge alone. */
-const CHALLENGE_QUERIES: Readonly<Record<string, string>> = {
-  braintree: 'bt_challenge',
-  dropbox: 'challenge',
-  meta: 'hub.challenge',
-  'x-twitter': 'crc_token',
+const CHALLENGE_QUERIES: Readonly<Record<string, (challenge: string, secret: string) => object>> = {
+  braintree: (challenge) => ({ bt_challenge: challenge }),
+  dropbox: (challenge) => ({ challenge }),
+  meta: (challenge, secret) => ({
+    'hub.mode': 'subscribe',
+    'hub.challenge': challenge,
+    'hub.verify_token': secret,
+  }),
+  'x-twitter': (challenge) => ({ crc_token: challenge }),
 };
 
-function challengeUrl({ provider, challenge }: Vector): string {
-  const name = CHALLENGE_QUERIES[provider];
-  return challenge === undefined || name === undefined
-    ? '/webhook'
-    : `/webhook?${name}=${encodeURIComponent(challenge)}`;
+function challengeUrl({ provider, challenge, secret = '' }: Vector): string {
+  const query = challenge === undefined ? undefined : CHALLENGE_QUERIES[provider]?.(challenge, secret);
+  return query === undefined ? '/webhook' : `/webhook?${new URLSearchParams({ ...query }).toString()}`;
 }
