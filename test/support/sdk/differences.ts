@@ -2,7 +2,7 @@ import { sign } from 'node:crypto';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import { snsPrivateKey } from '../signers/key-signers.js';
 import { NOW, signedRequest, signerOf } from '../signers/index.js';
-import { hex, request, secretOf, type Difference } from './difference.js';
+import { headersOf, hex, request, secretOf, type Difference } from './difference.js';
 import { laterDifferences } from './later-differences.js';
 
 export const differences: readonly Difference[] = [
@@ -75,6 +75,20 @@ export const differences: readonly Difference[] = [
     sdkAccepts: false,
     headers: ['webhook-id', 'webhook-timestamp', 'webhook-signature'],
     request: () => signedRequest(signerOf('standard-webhooks'), 'msg_1', NOW, '\ufeff{}'),
+  },
+  ...['stripe', 'gocardless'].map((provider) => ({
+    provider,
+    title: 'a verified body that is no JSON',
+    sdkAccepts: false,
+    headers: headersOf(provider),
+    request: () => signedRequest(signerOf(provider), 'evt_1', NOW, '\ufeff{}'),
+  })),
+  {
+    provider: 'sanity',
+    title: 'a time before 2021',
+    sdkAccepts: false,
+    headers: headersOf('sanity'),
+    request: () => signedRequest(signerOf('sanity'), 'evt_1', NOW - 315_360_000),
   },
   {
     provider: 'discord',

@@ -10,7 +10,9 @@ export const laterVerifiers: Readonly<Record<string, SdkVerifier>> = {
     const { default: Validator } = await import('@adyen/api-library/lib/src/utils/hmacValidator.js');
     const validator = new Validator.default();
     // The SDK judges one item: what a body without any proves is its caller's to say.
-    return ({ text, secret }) => {
+    return ({ text, header, secret }) => {
+      const signature = header('hmacsignature');
+      if (signature !== '') return validator.validateHMACSignature(secret, signature, text);
       const items = adyenItems(text);
       return items.length > 0 && items.every((item) => validator.validateHMAC(item, secret));
     };
@@ -45,8 +47,8 @@ export const laterVerifiers: Readonly<Record<string, SdkVerifier>> = {
     const { Signature } = await import('@hubspot/api-client/lib/src/utils/signature.js');
     return ({ text, header, secret, url }) =>
       Signature.isValid({
-        signatureVersion: 'v3',
-        signature: header('x-hubspot-signature-v3'),
+        signatureVersion: header('x-hubspot-signature-version') || 'v3',
+        signature: header('x-hubspot-signature') || header('x-hubspot-signature-v3'),
         timestamp: Number(header('x-hubspot-request-timestamp')),
         clientSecret: secret,
         requestBody: text,

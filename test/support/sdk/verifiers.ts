@@ -46,6 +46,8 @@ export const sdkVerifiers: Readonly<Record<string, SdkVerifier>> = {
   twilio: ({ text, header, secret, url }) => {
     const form = new URLSearchParams(text);
     const values = Object.fromEntries([...form.keys()].map((name) => [name, form.getAll(name)]));
+    if (url.includes('bodySHA256='))
+      return twilio.validateRequestWithBody(secret, header('x-twilio-signature'), ORIGIN + url, text);
     return twilio.validateRequest(secret, header('x-twilio-signature'), ORIGIN + url, values);
   },
   sendgrid: ({ body, header, secret }) => {
