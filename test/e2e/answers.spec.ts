@@ -56,6 +56,7 @@ const SOURCES = {
   'secrets-unknown': awardeeSource({ secrets: () => [] }),
   plaid: plaidAnswering('INVALID_WEBHOOK_VERIFICATION_KEY_ID'),
   'plaid-locked-out': plaidAnswering('INVALID_API_KEYS'),
+  discord: sourceOf(signerOf('discord')),
   xero: xero({ secrets: [AWARDEE_SECRET] }),
   trello: trello({ secrets: [AWARDEE_SECRET], callbackUrl: 'https://shop.example/webhooks/trello' }),
   asana: asana({
@@ -306,6 +307,14 @@ describe.each(ADAPTERS)('answers over HTTP on %s', (adapter) => {
       const signed = signature(AWARDEE_SECRET, body, 'sha256', 'base64');
       expect(await receiver.deliver('xero', { headers: { 'x-xero-signature': signed }, body })).toBe('200 ');
       expect(await receiver.deliver('xero', { headers: { 'x-xero-signature': 'wrong' }, body })).toBe('401 ');
+    });
+
+    it('Discord: gets 204 for an event, new or known', async () => {
+      const { sign, body: bodyOf } = signerOf('discord');
+      const body = Buffer.from(bodyOf('discord-1'));
+      for (const _ of ['new', 'known'])
+        expect(await receiver.deliver('discord', { ...sign(body, now(), ''), body })).toBe('204 ');
+      expect(await receiver.claims('discord-1')).toBe(1);
     });
 
     it('Asana: the handshake brings the secret that verifies from then on', async () => {

@@ -90,7 +90,7 @@ function sentTo(one: Served): RawRequest {
 function verdictOf({ vector }: Served, reply: RawReply): 'valid' | 'invalid' {
   if (vector.variant === 'challenge') return isAnswered(vector, reply) ? 'valid' : 'invalid';
   // Verified, whatever is thought of the event in it.
-  return reply.status === 200 || reply.status === 400 ? 'valid' : 'invalid';
+  return reply.status < 300 || reply.status === 400 ? 'valid' : 'invalid';
 }
 
 function inParts(all: readonly Served[]): Served[][] {

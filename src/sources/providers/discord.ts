@@ -18,12 +18,15 @@ import { minutes, seconds } from '../times.js';
 
 /**
  * Discord interactions and webhook events. The secret is the application's public key, 64 hex digits.
- * An interaction wants its own answer within 3 s: answer it in a route of your own with `@UseWebhook`.
+ * An interaction wants a response within 3 s that no acknowledgement is: give it from a handler, at Discord's callback endpoint.
  * @see https://discord.com/developers/docs/interactions/overview#setting-up-an-endpoint
+ * @see https://discord.com/developers/docs/events/webhook-events#responding-to-events
  */
 export function discord<TPayload = unknown>(options: SourceOptions): SourceDefinition<TPayload> {
   return defineSource(scheme, options, {});
 }
+
+const NO_CONTENT: Answer = { status: 204, body: '' };
 
 const INTERACTIONS: Readonly<Record<number, string>> = {
   2: 'application_command',
@@ -43,14 +46,14 @@ const scheme: Scheme = {
   verify,
   events: (_request, body) => [readEvent(body)],
   handshake: { methods: ['POST'], answer },
+  ack: NO_CONTENT,
   ackTimeoutMs: seconds(3),
   retries: { automatic: true, windowMs: minutes(10), sameBytes: false },
   notes: {
     id: '`id` of an interaction; a hash of the body of a webhook event, which has none',
     stops: 'interactions are not retried; a bad signature must get 401, which Discord probes',
     handshake: 'POST ping, signed: `{"type":1}` for interactions, 204 for webhook events',
-    more: 'no window is prescribed: set `tolerance` to have one',
-    unconfirmed: 'that Discord probes with bad signatures',
+    more: 'events are acknowledged with 204; an interaction wants a response of its own within 3 s, which a handler gives at Discord’s callback endpoint; no window is prescribed: set `tolerance` to have one',
   },
 };
 
@@ -75,7 +78,7 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
 function answer(request: WebhookRequest, _secrets: readonly string[], verified: boolean): Answer | undefined {
   if (!verified) return undefined;
   const body = new BodyReader(request.rawBody);
-  if (body.at('type') === 0) return { status: 204, body: '' };
+  if (body.at('type') === 0) return NO_CONTENT;
   return body.at('type') === 1 && body.at('event') === undefined
     ? { status: 200, body: { type: 1 } }
     : undefined;
