@@ -310,10 +310,10 @@ describe.each(ADAPTERS)('answers over HTTP on %s', (adapter) => {
     });
 
     it('Discord: gets 204 for an event, new or known', async () => {
-      const { sign, body: bodyOf } = signerOf('discord');
-      const body = Buffer.from(bodyOf('discord-1'));
+      const signer = signerOf('discord');
+      const body = Buffer.from(signer.body('discord-1'));
       for (const _ of ['new', 'known'])
-        expect(await receiver.deliver('discord', { ...sign(body, now(), ''), body })).toBe('204 ');
+        expect(await receiver.deliver('discord', { ...signer.sign(body, now(), ''), body })).toBe('204 ');
       expect(await receiver.claims('discord-1')).toBe(1);
     });
 

@@ -1,6 +1,6 @@
 import { providersByName, type UntypedOptions } from '../../../src/sources/index.js';
 import type { SourceDefinition } from '../../../src/core/source.js';
-import type { Vector } from './vector.js';
+import { bodyOf, type Vector } from './vector.js';
 
 /** How a vector's parameters become the options of its provider. */
 type Configure = (vector: Vector) => { readonly provider?: string; readonly options?: UntypedOptions };
@@ -25,7 +25,7 @@ const CONFIGURE: Readonly<Record<string, Configure>> = {
   github: ({ legacy }) => ({ options: { legacySha1: legacy } }),
   'gitlab-signing': () => ({ provider: 'gitlab' }),
   hubspot: ({ url }) => ({ options: { publicUrl: originOf(url), versions: ['v1', 'v2', 'v3'] } }),
-  meta: ({ secret }) => ({ options: { verifyToken: secret } }),
+  meta: (vector) => ({ options: { verifyToken: secretsOf(vector)[0] } }),
   paypal: (vector) => ({
     options: { webhookIds: [vector.webhook_id], secrets: undefined, fetch: serving(vector.cert_pem) },
   }),
@@ -83,9 +83,9 @@ export function secretsOf({ secret, secrets, public_key }: Vector): readonly str
 }
 
 /** The topic that the message itself names stands for the one that would be configured. */
-function topicOf({ body }: Vector): string {
+function topicOf(vector: Vector): string {
   try {
-    const { TopicArn } = JSON.parse(body ?? '') as { TopicArn?: unknown };
+    const { TopicArn } = JSON.parse(bodyOf(vector).toString()) as { TopicArn?: unknown };
     return typeof TopicArn === 'string' ? TopicArn : '';
   } catch {
     return '';

@@ -24,7 +24,7 @@ export interface Vector {
   readonly legacy?: boolean;
   readonly challenge?: string;
   /** The exact answer to a challenge. */
-  readonly response?: string | null;
+  readonly response?: string;
   /** Unix seconds at which to judge. @default now */
   readonly now?: number;
   /** Seconds, where it is not the scheme's default; 0 turns the window off. */
@@ -37,7 +37,18 @@ export interface Vector {
 export function readVectors(file: string): Vector[] {
   const vectors: unknown = JSON.parse(readFileSync(file, 'utf8'));
   if (!Array.isArray(vectors)) throw new Error(`${file}: expected an array of vectors`);
-  return vectors as Vector[];
+  // A field that is null says as much as one that is absent.
+  return (vectors as Vector[]).map(
+    (vector) =>
+      ({
+        headers: {},
+        ...Object.fromEntries(Object.entries(vector).filter(([, value]) => value !== null)),
+      }) as Vector,
+  );
+}
+
+export function bodyOf({ body = '', body_base64 }: Vector): Buffer {
+  return body_base64 === undefined ? Buffer.from(body, 'utf8') : Buffer.from(body_base64, 'base64');
 }
 
 export function expectedVerdict(vector: Vector): 'valid' | 'invalid' {

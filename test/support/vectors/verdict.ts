@@ -5,8 +5,8 @@ import type { SourceDefinition } from '../../../src/core/source.js';
 import { handshakeAnswer } from '../../../src/sources/handshake.js';
 import { verifySignature, type VerifiedSignature } from '../../../src/sources/verification.js';
 import type { RawReply } from '../http.js';
-import { originOf, vectorSource } from './vector-source.js';
-import { expectedVerdict, type Vector } from './vector.js';
+import { originOf, secretsOf, vectorSource } from './vector-source.js';
+import { bodyOf, expectedVerdict, type Vector } from './vector.js';
 
 export interface Verdict {
   readonly verdict: 'valid' | 'invalid';
@@ -43,10 +43,7 @@ export function requestOf(vector: Vector): WebhookRequest {
     method: vector.method ?? 'POST',
     url: vector.url === undefined ? url : url.slice(originOf(url).length),
     headers: RequestHeaders.from(vector.headers),
-    rawBody:
-      vector.body_base64 === undefined
-        ? Buffer.from(vector.body ?? '', 'utf8')
-        : Buffer.from(vector.body_base64, 'base64'),
+    rawBody: bodyOf(vector),
   };
 }
 
@@ -107,7 +104,7 @@ export function isAnswered(
   { status, text, headers }: Pick<RawReply, 'status' | 'text' | 'headers'>,
 ): boolean {
   if (status >= 300) return false;
-  if (response === undefined || response === null || response === text) return true;
+  if (response === undefined || response === text) return true;
   const json = jsonOf(text);
   if (typeof json !== 'object' || json === null) return Object.values(headers).includes(response);
   const wanted = typeof response === 'string' ? jsonOf(response) : response;
@@ -134,7 +131,9 @@ const CHALLENGE_QUERIES: Readonly<Record<string, (challenge: string, secret: str
   'x-twitter': (challenge) => ({ crc_token: challenge }),
 };
 
-function challengeUrl({ provider, challenge, secret = '' }: Vector): string {
+function challengeUrl(vector: Vector): string {
+  const { provider, challenge } = vector;
+  const [secret = ''] = secretsOf(vector);
   const query = challenge === undefined ? undefined : CHALLENGE_QUERIES[provider]?.(challenge, secret);
   return query === undefined ? '/webhook' : `/webhook?${new URLSearchParams({ ...query }).toString()}`;
 }

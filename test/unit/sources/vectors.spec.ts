@@ -21,6 +21,29 @@ describe.each(files)('%s', (file) => {
   });
 });
 
+const OTHER = `whsec_${Buffer.from('another secret, of 32 bytes, too').toString('base64')}`;
+
+it('whichever way the format lets them be written', async () => {
+  const failures: string[] = [];
+  const rewritten = vectors.flatMap((vector) => {
+    const { body = '', body_base64 = Buffer.from(body).toString('base64'), secret = '', ...rest } = vector;
+    // What is not signed can only be answered with the first of them.
+    const secrets = vector.variant === 'challenge' ? [secret, OTHER] : [OTHER, secret];
+    const headers = Object.entries(vector.headers);
+    return [
+      { ...vector, body: undefined, body_base64 },
+      ...(secret === '' ? [] : [{ ...rest, body, secrets }]),
+      { ...vector, headers: Object.fromEntries(headers.map(([name, value]) => [name.toUpperCase(), value])) },
+      { ...vector, headers: Object.fromEntries(headers.map(([name, value]) => [name, [value].flat()])) },
+    ];
+  });
+  for (const vector of rewritten) {
+    const failure = await failureOf(vector);
+    if (failure !== undefined) failures.push(`${vector.id}: ${failure}`);
+  }
+  expect(failures).toEqual([]);
+});
+
 it('every provider has vectors that are valid and vectors that are not', () => {
   const verdicts = (provider: string) =>
     new Set(vectors.filter((one) => one.provider === provider).map(expectedVerdict));
