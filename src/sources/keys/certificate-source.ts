@@ -55,6 +55,8 @@ export class CertificateSource {
       typeof text === 'string' && text.length <= 2048 && URL.canParse(text) ? new URL(text) : undefined;
     if (
       url === undefined ||
+      // 'https:/@host' is read as 'https://host' by some, and refused by others.
+      url.href !== text ||
       url.protocol !== 'https:' ||
       url.username !== '' ||
       url.password !== '' ||

@@ -129,15 +129,17 @@ describe('keys that are fetched', () => {
     expect(await reasonOf(sns({ topicArns, fetch }).provider.verify(request, topicArns))).toBe(
       'wrong-signature',
     );
-    const moved = Buffer.from(
-      request.rawBody
-        .toString()
-        .replace('sns.eu-west-1.amazonaws.com', 'sns.eu-west-1.amazonaws.com.evil.com'),
-    );
     const own = [signerOf('sns').secret];
-    expect(
-      await reasonOf(sns({ topicArns: own, fetch }).provider.verify({ ...request, rawBody: moved }, own)),
-    ).toBe('unusable-key');
+    const moved = [
+      ['sns.eu-west-1.amazonaws.com', 'sns.eu-west-1.amazonaws.com.evil.com'],
+      ['https://sns', 'https:/@sns'],
+      ['https://sns', 'HTTPS://sns'],
+    ] as const;
+    for (const [from, to] of moved) {
+      const rawBody = Buffer.from(request.rawBody.toString().replace(from, to));
+      const verified = sns({ topicArns: own, fetch }).provider.verify({ ...request, rawBody }, own);
+      expect(await reasonOf(verified)).toBe('unusable-key');
+    }
     const tampered = { ...signedRequest(signerOf('plaid')), rawBody: Buffer.from('{}') };
     const secrets = ['client:secret-value'];
     const { provider } = plaid({ secrets, fetch, dedupe: { hash: 'body' } });
