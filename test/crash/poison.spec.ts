@@ -1,7 +1,8 @@
 import { Outbox } from '../../src/index.js';
 import { until } from '../support/application.js';
 import { scripted, startInbox, type TestInbox } from '../integration/support/inbox.js';
-import { relayProcess, RUN_LOG, type RelayProcess } from '../integration/support/relay.processes.js';
+import { RUN_LOG } from '../integration/support/ordered.work.js';
+import { relayProcess, type RelayProcess } from '../integration/support/relay.processes.js';
 
 const GOOD = 100;
 const ATTEMPTS = 5;
