@@ -182,15 +182,15 @@ export class OrderedWork {
     });
   }
 
-  @OnWebhook<Ordered>('awardee', 'broken', { name: 'broken', key: ofEvent })
+  @OnWebhook<Ordered>('awardee', 'broken', { name: 'broken', key: ofEvent, onDead: 'block' })
   async broken({ payload }: WebhookEvent<Ordered>, { attempt, enqueue }: HandlerContext) {
-    await logged('broken', payload, attempt, () => broken('handler'));
+    await logged('broken', payload, attempt, () => broken('broken'));
     await enqueue('broken-effect', payload);
   }
 
-  @OnEffect<Ordered>('broken-effect', { key: ofPayload })
+  @OnEffect<Ordered>('broken-effect', { key: ofPayload, onDead: 'block' })
   async brokenEffect(payload: Ordered, { attempt }: EffectContext) {
-    await logged('broken-effect', payload, attempt, () => broken('effect'));
+    await logged('broken-effect', payload, attempt, () => broken('broken-effect'));
   }
 
   /** The first of each key is in doubt after its first attempt. */
@@ -217,12 +217,12 @@ export function line(renamed: boolean): Type {
     @OnWebhook<Ordered>('awardee', 'line', { name: handler, was: was('old-line'), key: ofEvent, retry })
     async line({ payload }: WebhookEvent<Ordered>, { attempt, enqueue }: HandlerContext) {
       await logged('line', payload, attempt, async () => {
-        await enqueue(effect!, payload);
+        await enqueue(effect, payload);
         if (fails(payload, attempt)) throw new Error('on purpose');
       });
     }
 
-    @OnEffect<Ordered>(effect!, { was: was('old-carry'), key: ofPayload, retry })
+    @OnEffect<Ordered>(effect, { was: was('old-carry'), key: ofPayload, retry })
     async carry(payload: Ordered, { attempt }: EffectContext) {
       await logged('carry', payload, attempt, () => pause(2));
     }
