@@ -4,6 +4,7 @@ import {
   PermanentError,
   Replays,
   Revivals,
+  StartupReconciler,
   type HandlerOptions,
   type WebhookEvent,
 } from '../../src/index.js';
@@ -202,6 +203,18 @@ describe('the order of a key', () => {
     expect(await inbox.app.get(Replays).run({ events }, who)).toMatchObject({ replayed: 3, refused: [] });
     await inbox.relay.drain({ maxMs: 5_000 });
     expect(ran).toEqual(['a1', 'a2', 'a3', 'a4']);
+  });
+
+  it('what the reconciler has run again goes back to its place in the line', async () => {
+    await start({
+      businessRecord: { minAge: 0, missing: (events) => events.filter(({ eventId }) => eventId === 'a1') },
+    });
+    await deliver('a', 1);
+    await inbox.relay.drain({ maxMs: 5_000 });
+    await deliver('a', 2);
+    expect((await inbox.app.get(StartupReconciler).reconcile()).records).toMatchObject({ reprocessed: 1 });
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a1', 'a1', 'a2']);
   });
 
   it('effects of one run are done in the order in which it enqueued them', async () => {
