@@ -509,8 +509,11 @@ describe('R31 a process that is killed between the call and its settle', () => {
     expect(await row()).toMatchObject({ state: 'pending', begun_at: expect.any(Date) });
     await inbox.query(`UPDATE webhook_outbox SET due_at = now()`);
     const second = await relayProcess(inbox.database.url, { SINK_URL: url });
-    await until(async () => (await row()).state === 'done', 30_000);
-    await second.stop();
+    try {
+      await until(async () => (await row()).state === 'done', 30_000);
+    } finally {
+      await second.stop();
+    }
     expect(seen).toHaveLength(1);
     expect(held).toEqual([false]);
     expect(await row()).toMatchObject({ attempt: 2, lost: 1 });
@@ -522,8 +525,11 @@ describe('R31 a process that is killed between the call and its settle', () => {
     expect(await first.ended).toBe('SIGKILL');
     await inbox.query(`UPDATE webhook_outbox SET due_at = now()`);
     const second = await relayProcess(inbox.database.url, { SINK_URL: url });
-    await until(async () => (await row()).state === 'parked', 30_000);
-    await second.stop();
+    try {
+      await until(async () => (await row()).state === 'parked', 30_000);
+    } finally {
+      await second.stop();
+    }
     expect(await row()).toMatchObject({ reason: 'in-doubt', settled_at: null, leased_by: null });
     expect(seen).toHaveLength(1);
   }, 90_000);

@@ -147,7 +147,7 @@ describe('two relays in two processes, which never run two rows of one key at on
     expect(await inbox.rows(`name = 'awardee/batched' AND state <> 'done'`)).toEqual([]);
   });
 
-  it('skipStale: whatever the order and whoever runs them, the newest is what stays', async () => {
+  it('R05 case 41 skipStale: whatever the order and whoever runs them, the newest is what stays', async () => {
     expect(
       await inbox.query(
         `SELECT event_id AS key, event_type FROM received_event WHERE source = 'newest' ORDER BY event_id`,
