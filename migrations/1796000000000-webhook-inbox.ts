@@ -83,7 +83,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         error        text,
         CHECK (leased_by IS NULL OR (state = 'pending' AND NOT waits)),
         CHECK (order_key IS NOT NULL OR NOT waits),
-        CHECK ((order_key IS NULL) = (order_name IS NULL)),
+        CHECK (order_key IS NULL OR order_name IS NOT NULL),
         CHECK ((settled_at IS NULL) = (state IN ('pending', 'parked'))),
         CHECK (kind = 'effect' OR event_id IS NOT NULL),
         CHECK (state <> 'superseded' OR kind = 'handler')
@@ -121,9 +121,9 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
     await runner.query(`
       CREATE INDEX IF NOT EXISTS webhook_outbox_settled ON webhook_outbox (settled_at)
         WHERE event_id IS NULL AND settled_at IS NOT NULL`);
-    // Effects enqueued outside a run: a key is unique for each effect.
+    // Effects enqueued outside a run: a key is unique for each effect, by the name that instances of before and after a renaming share.
     await runner.query(`
-      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_key ON webhook_outbox (name, key)
+      CREATE UNIQUE INDEX IF NOT EXISTS webhook_outbox_key ON webhook_outbox (order_name, key)
         WHERE parent_id IS NULL AND kind = 'effect' AND key <> ''`);
 
     await runner.query(`

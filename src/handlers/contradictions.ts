@@ -30,10 +30,11 @@ export function refuseContradictions(source: Source, options: HandlerOptions, at
     );
   }
   const timeoutMs = options.timeout === undefined ? 0 : toMs(options.timeout)!;
-  if (options.inline === true && timeoutMs > source.ackTimeoutMs) {
+  // The lease of a delivery is as long as its answer may wait, and is not renewed, as the relay's are.
+  if (now !== undefined && timeoutMs > source.ackTimeoutMs) {
     throw new ConfigurationError(
-      `${at}: an inline handler runs before the answer; expected a timeout of at most the source's ackTimeout ` +
-        `(${source.ackTimeoutMs} ms), received ${timeoutMs} ms`,
+      `${at}: ${now} has the answer wait for the handler; expected a timeout of at most the source's ackTimeout ` +
+        `(${source.ackTimeoutMs} ms), received ${timeoutMs} ms: shorten it, raise ackTimeout, or leave the handler to the relay`,
     );
   }
   if (options.onDead !== undefined && options.key === undefined) {

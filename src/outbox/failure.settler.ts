@@ -19,6 +19,9 @@ import { DeadLetters } from './dead.letters.js';
 import { LoneStatements } from './lone.statements.js';
 import { rowFacts } from './row-facts.js';
 
+/** What a person is to know who decides about a parked effect. */
+const MAY_DUPLICATE = '; another attempt may do it twice';
+
 /** How a run ended. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row. */
 export type RunOutcome = 'done' | 'superseded' | 'retry' | 'dead' | 'parked' | 'lost';
 export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded'>;
@@ -91,7 +94,8 @@ export class FailureSettler {
       reason === 'in-doubt'
         ? 'an attempt was begun and its end is unknown'
         : 'the other side may have forgotten the key';
-    if (!(await this.record(row, { state: 'parked', reason }, text, row.begun))) return 'lost';
+    if (!(await this.record(row, { state: 'parked', reason }, text + MAY_DUPLICATE, row.begun)))
+      return 'lost';
     this.tellParked(row, reason, text);
     return 'parked';
   }
@@ -133,7 +137,7 @@ export class FailureSettler {
   }
 
   private tellParked(row: LeasedRow | ExhaustedRow, reason: ParkedReason, error: string): void {
-    this.alerts.raise({ kind: 'parked', ...told(row), reason, error });
+    this.alerts.raise({ kind: 'parked', ...told(row), reason, error: error + MAY_DUPLICATE });
   }
 }
 

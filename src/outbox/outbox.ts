@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager, QueryRunner } from 'typeorm';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { freeze, newEffect } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
@@ -32,15 +32,16 @@ export class Outbox {
     const run = manager.queryRunner && this.runs.get(manager.queryRunner);
     if (run !== undefined) return run(effect, payload, options);
     const known = this.registry.knownEffect(effect);
-    const { name } = known;
+    const { name, was } = known;
     const key = options.key ?? '';
-    // The unique index knows the present name only.
-    const former = known.was.length > 0 ? await this.store.idOfKey(manager, known.was, key) : undefined;
+    // The unique index knows the first name. Before `was` said so, another one may have been taken for the first.
+    const former = was.length > 0 ? await this.store.idOfKey(manager, [...was, name], key) : undefined;
     if (former !== undefined) return { id: former, existing: true };
     const id = uuidV7();
     const row = { ...newEffect(known, payload, options), id, payload: freeze(name, payload) };
     const inserted = await this.store.enqueue(manager, row);
-    if (!inserted) return { id: (await this.store.idOfKey(manager, [name], key)) ?? id, existing: true };
+    if (!inserted)
+      return { id: (await this.store.idOfKey(manager, [firstName(known)], key)) ?? id, existing: true };
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
     if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
     return { id, existing: false };

@@ -79,8 +79,9 @@ export function newEffect(effect: Effect, payload: unknown, options: EnqueueOpti
   const key = effect.options.key && orderKey(() => effect.options.key!.call(effect.instance, payload));
   return {
     name: effect.name,
+    firstName: firstName(effect),
     key: options.key ?? '',
-    orderKey: key === undefined ? undefined : { name: firstName(effect), key },
+    orderKey: key,
     runAt: options.runAt,
     delayMs: options.delayMs,
   };

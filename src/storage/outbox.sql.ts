@@ -210,7 +210,8 @@ export const RENEW = `
 export const ENQUEUE = `
   WITH enqueued AS (
     INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at)
-    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9, $12, $9::text IS NOT NULL,
+    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9,
+            CASE WHEN $9::text IS NOT NULL OR ($4::uuid IS NULL AND $3 <> '') THEN $12 END, $9::text IS NOT NULL,
             coalesce($10::timestamptz, clock_timestamp() + $11 * interval '1 ms'))
         ON CONFLICT DO NOTHING
     RETURNING id

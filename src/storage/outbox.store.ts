@@ -312,10 +312,10 @@ export class OutboxStore {
       effect.event?.tenant ?? null,
       effect.event?.eventId ?? null,
       effect.payload,
-      effect.orderKey?.key ?? null,
+      effect.orderKey ?? null,
       effect.runAt ?? null,
       effect.delayMs ?? 0,
-      effect.orderKey?.name ?? null,
+      effect.firstName,
     ]);
     return rows.length === 1;
   }
@@ -330,11 +330,11 @@ export class OutboxStore {
     return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
   }
 
-  /** The id of the effect that was enqueued outside a run under this key, by any of its names. */
+  /** The id of the effect that was enqueued outside a run under this key, by any of these as its first name. */
   async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
     const rows: { id: string }[] = await manager.query(
       `SELECT id FROM webhook_outbox
-        WHERE name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
+        WHERE order_name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
       [names, key],
     );
     return rows[0]?.id;
@@ -359,11 +359,13 @@ export class OutboxStore {
 export interface NewEffect {
   readonly id: string;
   readonly name: string;
+  /** By which its keys are known, whatever its name is now. */
+  readonly firstName: string;
   readonly key: string;
   readonly parentId?: string;
   readonly event?: EventKey;
   readonly payload: Buffer;
-  readonly orderKey?: OrderKey;
+  readonly orderKey?: string;
   /** Not before; `delayMs` counts from now by the database's clock. */
   readonly runAt?: Date;
   readonly delayMs?: number;

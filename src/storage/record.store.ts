@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+import { PLACE } from './turn.sql.js';
 
 /** A `done` handler row with its event. */
 export interface DoneRow extends ClaimCursor {
@@ -62,8 +63,8 @@ export class RecordStore {
 }
 
 const RUN_AGAIN = `
-  UPDATE webhook_outbox
-     SET reconciled = true, state = 'pending', due_at = now(), attempt_base = attempt, settled_at = NULL,
+  UPDATE webhook_outbox o
+     SET reconciled = true, state = 'pending', due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL,
          waits = order_key IS NOT NULL
    WHERE id = $1`;
 

@@ -208,6 +208,38 @@ describe('R28: done events whose business record is missing', () => {
     await until(async () => (await records()).length === 230);
   });
 
+  it.each([
+    [
+      'is in work again',
+      `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, due_at = now() + interval '1 hour'`,
+    ],
+    ['was reconciled', `UPDATE webhook_outbox SET reconciled = true WHERE kind = 'handler'`],
+  ])('are left alone when their row %s since the first look', async (_, meanwhile) => {
+    const app = await start({
+      minAge: 0,
+      missing: async (events: readonly WebhookEvent[]) => {
+        await database.query(meanwhile);
+        return events;
+      },
+    });
+    await receive(app, 'a');
+    await lose('a');
+    expect((await reconcile(app)).records).toMatchObject({ checked: 1, missing: 0, reprocessed: 0 });
+    expect(await records()).toEqual([]);
+  });
+
+  it('are left alone, and not waited for, when somebody else has their row locked', async () => {
+    const app = await start(record());
+    await receive(app, 'a');
+    await lose('a');
+    await database.dataSource.transaction(async (manager) => {
+      await manager.query(`SELECT FROM webhook_outbox FOR UPDATE`);
+      expect((await reconcile(app)).records).toMatchObject({ missing: 0, unchecked: 0 });
+    });
+    expect((await reconcile(app)).records).toMatchObject({ missing: 1, reprocessed: 1 });
+    await until(async () => (await records()).length === 1);
+  });
+
   it('are not judged when a look does not end in time: it is aborted, and nothing runs again', async () => {
     const aborted: unknown[] = [];
     const app = await start({

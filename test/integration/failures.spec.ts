@@ -5,6 +5,7 @@ import {
   OnWebhook,
   PermanentError,
   RetryAfter,
+  Outbox,
   type Alert,
   type HandlerContext,
   type WebhookEvent,
@@ -182,6 +183,25 @@ describe('R22 what a failure is', () => {
     expect(await database.query(`SELECT body FROM webhook_claim WHERE event_id = 'd-1'`)).toEqual([
       { body: Buffer.from('{"a":') },
     ]);
+  });
+
+  it('poison 4: a payload of an effect that cannot be read', async () => {
+    const got: unknown[] = [];
+    script.effect = (payload) => void got.push(payload);
+    const outbox = inbox.app.get(Outbox);
+    const [cut, gone] = [
+      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 1 }),
+      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 2 }),
+    ];
+    await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 3 });
+    // As damage on the disk, or a restore of one of the tables, would leave them.
+    await database.query(`UPDATE webhook_outbox_data SET payload = '{"n":' WHERE outbox_id = $1`, [cut.id]);
+    await database.query(`DELETE FROM webhook_outbox_data WHERE outbox_id = $1`, [gone.id]);
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 3, dead: 2, done: 1 });
+    expect(got).toEqual([{ n: 3 }]);
+    expect(await inbox.rows(`state = 'dead'`)).toMatchObject(
+      [cut, gone].map(({ id }) => ({ id, reason: 'unreadable-payload', attempt: 1 })),
+    );
   });
 
   async function serve(status: number): Promise<{ server: Server; url: string }> {

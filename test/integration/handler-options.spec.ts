@@ -345,7 +345,12 @@ describe('options that contradict each other stop the boot, naming the class and
       {},
       /'hydrate' calls the provider/,
     ],
-    ['inline for longer than the answer may take', { inline: true, timeout: '1m' }, {}, /ackTimeout/],
+    [
+      'inline for longer than the answer may take',
+      { inline: true, timeout: '1m' },
+      {},
+      /inline: true has the answer wait.*ackTimeout \(8000 ms\), received 60000 ms/,
+    ],
     ['onDead without a key', { onDead: 'block' }, {}, /'onDead'.*expected 'key'/],
     ['probeFirst without a probe', {}, { probeFirst: true }, /expected 'probe'/],
     [
@@ -362,11 +367,16 @@ describe('options that contradict each other stop the boot, naming the class and
     await expect(boot(handler, effect)).rejects.toThrow(message);
   });
 
-  it("a key under retries: 'provider'", async () => {
+  it.each<[string, HandlerOptions, RegExp]>([
+    ['a key', { key }, /'key' needs the relay, and retries: 'provider'/],
+    [
+      'a time-out longer than the lease of a delivery',
+      { timeout: '9s' },
+      /Scripted\.handle.*retries: 'provider' has the answer wait.*ackTimeout \(8000 ms\), received 9000 ms: shorten/,
+    ],
+  ])("%s under retries: 'provider'", async (_, handler, message) => {
     const webhooks = { sources: { awardee: awardeeSource({ retries: 'provider' }) } };
-    await expect(boot({ key }, {}, { webhooks })).rejects.toThrow(
-      /'key' needs the relay, and retries: 'provider'/,
-    );
+    await expect(boot(handler, {}, { webhooks })).rejects.toThrow(message);
   });
 
   it.each([
@@ -393,6 +403,11 @@ describe('options that contradict each other stop the boot, naming the class and
     ],
     ['fewer attempts within the key', {}, { keyRetention: '1h', retry: { maxAttempts: 3 } }],
     ['a key that is never forgotten', {}, { keyRetention: false, retry: { maxAttempts: 1_000 } }],
+    [
+      'a time-out longer than the lease of the relay, which is renewed',
+      { timeout: '10m' },
+      { timeout: '10m' },
+    ],
   ])('but not %s', async (_, handler, effect) => {
     await boot(handler, effect);
   });

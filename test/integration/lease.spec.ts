@@ -177,6 +177,23 @@ describe('the lane of rows with a lost attempt', () => {
     expect(await leaseAlone()).toMatchObject({ leased: [{ alone: true, wasLost: true, lost: 2 }] });
   });
 
+  it('is worked off in the order in which leases ended: one that is lost again, and one that has come later, goes behind those that wait', async () => {
+    await addRows(3, NAME, 'pending', 'handler');
+    const endLease = ({ id }: LeasedRow) =>
+      database.query(`UPDATE webhook_outbox SET due_at = clock_timestamp() WHERE id = $1`, [id]);
+    // Three that were in the hands of a process that died; one of them is lost each time that it runs.
+    const [poison, second, third, late] = (await lease(4)) as [LeasedRow, LeasedRow, LeasedRow, LeasedRow];
+    for (const row of [poison, second, third]) await endLease(row);
+    expect(await lease(4)).toMatchObject([{ id: poison.id }]);
+    await endLease(poison);
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: second.id }] });
+    await endLease(late);
+    expect(await store.lease(manager, randomUUID(), 30_000, [name()], 10)).toMatchObject({ moved: 1 });
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: third.id }] });
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: poison.id, wasLost: true }] });
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: late.id }] });
+  });
+
   it('is left with the first end that is recorded, and the loss among others is forgiven', async () => {
     await lease(1);
     await endLeases();

@@ -1,179 +1,19 @@
-import { Injectable, type Type } from '@nestjs/common';
 import {
-  Inbox,
-  OnWebhook,
   Outbox,
   Parked,
   PermanentError,
   Replays,
   Revivals,
+  StartupReconciler,
   type HandlerOptions,
   type WebhookEvent,
 } from '../../src/index.js';
 import { until } from '../support/application.js';
 import { Latch } from '../support/latch.js';
-import { awardee } from '../support/signing.js';
-import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
-import { relayProcess, RUN_LOG, type RelayProcess } from './support/relay.processes.js';
+import { scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
-interface Ordered {
-  readonly key: string;
-  readonly seq: number;
-}
-const byKey: HandlerOptions['key'] = ({ payload }: WebhookEvent) => (payload as Ordered).key;
-/** Of a type for which the relay processes have a handler of that name; only its name and key matter here. */
-function receiverOf(type: string): Type {
-  class Receiver {
-    handle() {
-      throw new Error('this process runs nothing');
-    }
-  }
-  const key = type === 'newest' ? undefined : byKey;
-  OnWebhook('awardee', type, { name: type, key })(
-    Receiver.prototype,
-    'handle',
-    Object.getOwnPropertyDescriptor(Receiver.prototype, 'handle')!,
-  );
-  Injectable()(Receiver);
-  return Receiver;
-}
-
+const byKey: HandlerOptions['key'] = ({ payload }: WebhookEvent) => (payload as { key: string }).key;
 const who = { by: 'a test', reason: 'to see' };
-
-describe('two relays in two processes', () => {
-  const KEYS = 12;
-  const ROWS = 8;
-  let inbox: TestInbox;
-  let relays: RelayProcess[] = [];
-
-  beforeAll(async () => {
-    const handlers = ['ordered', 'blocking', 'releasing', 'newest'];
-    inbox = await startInbox({ providers: handlers.map(receiverOf) });
-    await inbox.query(RUN_LOG);
-    // A second look at the rule, by the database: never two leases of one name and key.
-    await inbox.query(`CREATE TABLE two_leases (name text, order_key text)`);
-    await inbox.query(`
-      CREATE FUNCTION no_two_leases() RETURNS trigger LANGUAGE plpgsql AS $$
-      BEGIN
-        INSERT INTO two_leases SELECT name, order_key FROM webhook_outbox
-         WHERE order_key IS NOT NULL AND leased_by IS NOT NULL GROUP BY name, order_key HAVING count(*) > 1;
-        RETURN NULL;
-      END $$`);
-    await inbox.query(`
-      CREATE TRIGGER no_two_leases AFTER UPDATE ON webhook_outbox FOR EACH STATEMENT EXECUTE FUNCTION no_two_leases()`);
-    relays = await Promise.all([1, 2].map(() => relayProcess(inbox.database.url)));
-    for (let seq = 1; seq <= ROWS; seq += 1) {
-      for (let key = 1; key <= KEYS; key += 1) {
-        await inbox.deliver(`${key}-${seq}`, 'ordered', { key: `k${key}`, seq } satisfies Ordered);
-        if (key > 3) continue;
-        for (const type of ['blocking', 'releasing'])
-          await inbox.deliver(`${type}-${key}-${seq}`, type, { key: `k${key}`, seq } satisfies Ordered);
-        // The newest is neither the first nor the last.
-        const at = ((seq + 4) % ROWS) + 1;
-        await inbox.deliver(`newest-${key}-${seq}`, 'newest', { key: `k${key}`, seq: at } satisfies Ordered);
-      }
-    }
-    await until(
-      async () =>
-        (await inbox.rows(`kind = 'effect' AND state = 'done'`)).length === KEYS * ROWS &&
-        (await inbox.rows(`state = 'pending' AND name <> 'awardee/blocking'`)).length === 0 &&
-        (await inbox.rows(`state = 'dead' AND name = 'awardee/blocking'`)).length === 3,
-      90_000,
-    );
-  }, 150_000);
-
-  afterAll(async () => {
-    await Promise.all(relays.map((relay) => relay.stop()));
-    await inbox.stop();
-  });
-
-  it.each(['handler', 'effect'])('never run two rows of one key at once: %s', async (kind) => {
-    const overlaps = await inbox.query(
-      `SELECT a.key, a.seq, b.seq FROM run_log a JOIN run_log b ON b.kind = a.kind AND b.key = a.key AND b.id > a.id
-        WHERE a.kind = $1 AND b.started_at < a.ended_at`,
-      [kind],
-    );
-    expect(overlaps).toEqual([]);
-    expect(await inbox.query('SELECT * FROM two_leases')).toEqual([]);
-  });
-
-  it.each(['handler', 'effect'])(
-    'run each key in the order of arrival, retries in between: %s',
-    async (kind) => {
-      const runs = await inbox.query<{ key: string; seqs: number[]; tries: number }>(
-        `SELECT key, array_agg(seq ORDER BY id) FILTER (WHERE ok) AS seqs, count(*)::int AS tries
-         FROM run_log WHERE kind = $1 GROUP BY key`,
-        [kind],
-      );
-      expect(runs).toHaveLength(KEYS);
-      for (const { seqs } of runs)
-        expect(seqs).toEqual(Array.from({ length: ROWS }, (_, index) => index + 1));
-      // Not vacuous: some failed and were tried again while others of their key waited.
-      expect(runs.reduce((sum, { tries }) => sum + tries, 0)).toBeGreaterThan(KEYS * ROWS);
-    },
-  );
-
-  const runsOf = (kind: string) =>
-    inbox.query<{ key: string; seqs: number[] }>(
-      `SELECT key, array_agg(seq ORDER BY id) FILTER (WHERE ok) AS seqs FROM run_log WHERE kind = $1 GROUP BY key ORDER BY key`,
-      [kind],
-    );
-
-  it("a dead row holds its key on both of them, with onDead: 'block', and a person's word lets it go on on both", async () => {
-    expect(await runsOf('blocking')).toEqual(['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2] })));
-    const dead = await inbox.rows(`state = 'dead' AND name = 'awardee/blocking'`);
-    await inbox.app.get(Revivals).giveUp(
-      dead.map(({ id }) => id),
-      who,
-    );
-    await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 60_000);
-    expect(await runsOf('blocking')).toEqual(
-      ['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2, 4, 5, 6, 7, 8] })),
-    );
-  });
-
-  it('a dead row releases its key, and what follows it keeps its order', async () => {
-    expect(await runsOf('releasing')).toEqual(
-      ['k1', 'k2', 'k3'].map((key) => ({ key, seqs: [1, 2, 4, 5, 6, 7, 8] })),
-    );
-  });
-
-  it('skipStale: whatever the order and whoever runs them, the newest is what stays', async () => {
-    expect(
-      await inbox.query(
-        `SELECT event_id, event_type FROM received_event WHERE source = 'newest' ORDER BY event_id`,
-      ),
-    ).toEqual(['k1', 'k2', 'k3'].map((event_id) => ({ event_id, event_type: String(ROWS) })));
-    // Not vacuous: some were old when their turn came.
-    expect(await inbox.rows(`state = 'superseded'`)).not.toEqual([]);
-  });
-
-  it('replayed rows run on both of them in the order of their arrival, and their effects stay done', async () => {
-    const [{ last }] = (await inbox.query<{ last: string }>(`SELECT max(id) AS last FROM run_log`)) as [
-      { last: string },
-    ];
-    const events = Array.from({ length: 3 * ROWS }, (_, index) => ({
-      source: 'awardee',
-      tenant: '',
-      eventId: `${(index % 3) + 1}-${ROWS - Math.floor(index / 3)}`,
-    }));
-    expect(await inbox.app.get(Replays).run({ events }, who)).toMatchObject({ replayed: 3 * ROWS });
-    await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 60_000);
-    const seqs = Array.from({ length: ROWS }, (_, index) => index + 1);
-    expect(
-      await inbox.query(
-        `SELECT kind, key, array_agg(seq ORDER BY id) FILTER (WHERE ok) AS seqs FROM run_log
-          WHERE id > $1 GROUP BY kind, key ORDER BY key`,
-        [last],
-      ),
-    ).toEqual(['k1', 'k2', 'k3'].map((key) => ({ kind: 'handler', key, seqs })));
-    expect(await inbox.query('SELECT * FROM two_leases')).toEqual([]);
-  });
-
-  it('both took part', async () => {
-    expect(await inbox.query('SELECT DISTINCT pid FROM run_log')).toHaveLength(2);
-  });
-});
 
 describe('the order of a key', () => {
   let inbox: TestInbox;
@@ -365,27 +205,16 @@ describe('the order of a key', () => {
     expect(ran).toEqual(['a1', 'a2', 'a3', 'a4']);
   });
 
-  it('events of one delivery run in the order in which it names them', async () => {
-    script.handle = (event) => void ran.push(event.eventId);
-    inbox = await startInbox({
-      providers: [scripted(script, { handler: { key: () => 'all' }, effect: false })],
-      webhooks: {
-        sources: {
-          awardee: awardeeSource({
-            idHeader: undefined,
-            typeHeader: undefined,
-            idPath: 'id',
-            typePath: 'type',
-          }),
-        },
-      },
+  it('what the reconciler has run again goes back to its place in the line', async () => {
+    await start({
+      businessRecord: { minAge: 0, missing: (events) => events.filter(({ eventId }) => eventId === 'a1') },
     });
-    for (const id of ['z', 'm', 'a']) {
-      const { headers, body } = awardee('', '', { id, type: 't' });
-      await inbox.app.get(Inbox).receive('awardee', { headers, rawBody: body });
-    }
+    await deliver('a', 1);
     await inbox.relay.drain({ maxMs: 5_000 });
-    expect(ran).toEqual(['z', 'm', 'a']);
+    await deliver('a', 2);
+    expect((await inbox.app.get(StartupReconciler).reconcile()).records).toMatchObject({ reprocessed: 1 });
+    await inbox.relay.drain({ maxMs: 5_000 });
+    expect(ran).toEqual(['a1', 'a1', 'a2']);
   });
 
   it('effects of one run are done in the order in which it enqueued them', async () => {

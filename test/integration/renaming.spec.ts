@@ -141,6 +141,61 @@ describe('an effect that was renamed', () => {
     expect(sent).toHaveLength(1);
   });
 
+  describe('has one row for each key that the application enqueues', () => {
+    it.each([
+      ['before and then after', 'old-mail', 'new-mail'],
+      ['after and then before', 'new-mail', 'old-mail'],
+    ])('%s the renaming', async (_, first, second) => {
+      const inboxes = {
+        'old-mail': await start('old-mail', []),
+        'new-mail': await start('new-mail', ['old-mail']),
+      };
+      const enqueue = (name: string) => {
+        const { app, dataSource } = inboxes[name as keyof typeof inboxes];
+        return app.get(Outbox).enqueue(dataSource.manager, name, {}, { key: 'k' });
+      };
+      const { id } = await enqueue(first);
+      expect(await enqueue(second)).toEqual({ id, existing: true });
+      expect(await inboxes['new-mail'].rows()).toMatchObject([{ id, name: first }]);
+    });
+
+    it('in two transactions at once', async () => {
+      const older = await start('old-mail', []);
+      const newer = await start('new-mail', ['old-mail']);
+      const enqueueds = await newer.dataSource.transaction(async (manager) => {
+        const ours = await newer.app.get(Outbox).enqueue(manager, 'new-mail', {}, { key: 'k' });
+        const theirs = older.app.get(Outbox).enqueue(older.dataSource.manager, 'old-mail', {}, { key: 'k' });
+        // Not vacuous: it has looked, seen nothing, and waits for us.
+        await until(async () => (await waiting()) === 1);
+        return { ours, theirs };
+      });
+      const { id } = enqueueds.ours;
+      expect(await enqueueds.theirs).toEqual({ id, existing: true });
+      expect(await newer.rows()).toMatchObject([{ id }]);
+    });
+
+    it('also when a build in between did not know the former name', async () => {
+      const between = await start('new-mail', []);
+      const { id } = await between.app
+        .get(Outbox)
+        .enqueue(between.dataSource.manager, 'new-mail', {}, { key: 'k' });
+      const newer = await start('new-mail', ['old-mail']);
+      expect(
+        await newer.app.get(Outbox).enqueue(newer.dataSource.manager, 'new-mail', {}, { key: 'k' }),
+      ).toEqual({
+        id,
+        existing: true,
+      });
+    });
+
+    const waiting = async () =>
+      (
+        await database.query(
+          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        )
+      ).length;
+  });
+
   it('runs one row of an order key at a time under both names', async () => {
     const ordered: EffectOptions = { key: () => 'a' };
     const older = await start('old-mail', [], ordered);

@@ -1,5 +1,5 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import {
   Inbox,
   OnWebhook,
@@ -10,6 +10,7 @@ import {
   type SourceRetention,
 } from '../../src/index.js';
 import { resolveOptions } from '../../src/core/resolve-options.js';
+import { LOCK_OLD_BODIES, LOCK_OLD_CLAIMS } from '../../src/storage/retention.sql.js';
 import { RetentionStore } from '../../src/storage/retention.store.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
@@ -156,6 +157,43 @@ describe('retention', () => {
     } finally {
       await other.destroy();
     }
+  });
+
+  it.each([
+    ['deleteClaims', LOCK_OLD_CLAIMS, `SELECT event_id FROM webhook_claim`],
+    ['emptyBodies', LOCK_OLD_BODIES, `SELECT event_id FROM webhook_claim WHERE body IS NOT NULL`],
+  ] as const)(
+    'leaves an event whose row was made to run again since it was found: %s',
+    async (what, found, left) => {
+      await start('10d');
+      await makePast(database, { source: 'awardee', events: 3, days: [11, 20] });
+      const pruned = await database.dataSource.transaction((manager) => {
+        const query = async (sql: string, parameters?: unknown[]) => {
+          const rows: unknown = await manager.query(sql, parameters);
+          if (sql === found)
+            await database.query(
+              `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL WHERE event_id = 'evt_1' AND kind = 'handler'`,
+            );
+          return rows;
+        };
+        return app.get(RetentionStore)[what]({ query } as EntityManager, 'awardee', 864_000_000, 100);
+      });
+      expect(pruned).toEqual({ count: 2, looked: 3 });
+      expect(await database.query(left)).toEqual([{ event_id: 'evt_1' }]);
+    },
+  );
+
+  it('is not held up by old events that are still unsettled, however many', async () => {
+    const retention = await start({ claims: '10d', bodies: '5d' });
+    await makePast(database, { source: 'awardee', events: 600, days: [21, 22], state: 'pending' });
+    await database.query(`UPDATE webhook_claim SET event_id = 'unsettled ' || event_id`);
+    await database.query(`UPDATE webhook_outbox SET event_id = 'unsettled ' || event_id`);
+    await makePast(database, { source: 'awardee', events: 10, days: [11, 20] });
+    await database.query(
+      `UPDATE webhook_claim SET received_at = received_at + interval '5 days' WHERE event_id < 'evt_5'`,
+    );
+    expect(await retention.prune()).toMatchObject({ claims: 5, bodies: 5 });
+    expect((await counts(database)).bodies).toBe(600);
   });
 
   it('leaves the body of an event that is made to run again at that moment', async () => {

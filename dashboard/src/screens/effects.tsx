@@ -100,8 +100,8 @@ function Decide({ effect, onClose }: { effect: Effect; onClose: () => void }) {
     >
       <p>
         {effect.reason === 'key-expired'
-          ? 'The other side may have forgotten the key: another attempt could do it twice. Look there, then say:'
-          : 'It was begun, and nobody knows whether it happened. Look at the other side, then say:'}
+          ? 'The other side may have forgotten the key: another attempt may do it twice. Look there, then say:'
+          : 'It was begun, and nobody knows whether it happened: another attempt may do it twice. Look at the other side, then say:'}
       </p>
       {(
         [

@@ -42,17 +42,3 @@ async function endOf(child: ChildProcess): Promise<string> {
   const [status, signal] = (await once(child, 'exit')) as [number | null, string | null];
   return signal ?? String(status);
 }
-
-/** What the runs of relay processes leave behind. */
-export const RUN_LOG = `
-  CREATE TABLE run_log (
-    id         bigserial   PRIMARY KEY,
-    kind       text        NOT NULL,
-    key        text        NOT NULL,
-    seq        integer     NOT NULL,
-    attempt    integer     NOT NULL,
-    pid        integer     NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ended_at   timestamptz,
-    ok         boolean
-  )`;
