@@ -15,12 +15,16 @@ import { WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { SourceUrls } from './http/source.urls.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
+import { HandOff } from './inbox/hand.off.js';
 import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/notifier.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeListener } from './outbox/wake.listener.js';
+
+/** How long a shutdown waits for leases of rows that were committed at the last moment. */
+const GIVE_BACK_MS = 1_000;
 
 /**
  * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. A global
@@ -35,6 +39,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     modules: ModulesContainer,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly dispatcher: EventDispatcher,
+    private readonly handOff: HandOff,
     private readonly loop: RelayLoop,
     private readonly notifier: Notifier,
     private readonly listener: WakeListener,
@@ -81,6 +86,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.loop.stopLeasing();
     this.timers.cancelAll();
     await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
+    await this.handOff.finish(GIVE_BACK_MS);
   }
 
   async beforeApplicationShutdown(): Promise<void> {

@@ -33,6 +33,7 @@ import { DeliveryVerifier } from './inbox/delivery.verifier.js';
 import { Conflicts } from './inbox/conflicts.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
 import { GroupCommit } from './inbox/group.commit.js';
+import { HandOff } from './inbox/hand.off.js';
 import { Inbox } from './inbox/inbox.js';
 import { InlineDispatcher } from './inbox/inline.dispatcher.js';
 import { OwedRows } from './inbox/owed.rows.js';
@@ -154,6 +155,7 @@ const inbox = [
   DeliveryVerifier,
   EventDispatcher,
   GroupCommit,
+  HandOff,
   Inbox,
   InlineDispatcher,
   OwedRows,

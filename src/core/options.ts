@@ -57,6 +57,11 @@ export interface RelayOptions {
    * @default true: with the settings of the DataSource
    */
   readonly listen?: boolean | { readonly url: string };
+  /**
+   * Whether a row that finds a free place in the process that claims it is run there at once after the commit, without being leased
+   * first. Rows with an order key, and those of handlers or sources with a `concurrency`, are always leased. @default true
+   */
+  readonly handOff?: boolean;
 }
 
 /** Thresholds; each alert is told once, and again only after its figure fell to half of it. */

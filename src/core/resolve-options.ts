@@ -45,6 +45,7 @@ export interface ResolvedRelay {
   readonly graceMs: number;
   /** `url` undefined: the DataSource's own settings. */
   readonly listen: false | { readonly url: string | undefined };
+  readonly handOff: boolean;
 }
 
 const count = z.int().positive();
@@ -64,6 +65,7 @@ const optionsSchema = z.strictObject({
         effects: count.optional(),
         shutdownGrace: duration.optional(),
         listen: z.union([z.boolean(), z.strictObject({ url: z.string().min(1) })]).optional(),
+        handOff: z.boolean().optional(),
       }),
     ])
     .optional(),
@@ -155,6 +157,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
       listen: relay.listen !== false && {
         url: typeof relay.listen === 'object' ? relay.listen.url : undefined,
       },
+      handOff: relay.handOff ?? true,
     },
     retention: options.retention !== false && {
       schedule: options.retention?.schedule ?? '17 3 * * *',

@@ -45,6 +45,11 @@ export function firstName({ name, was }: Pick<Work, 'name' | 'was'>): string {
   return was[0] ?? name;
 }
 
+/** Every name that its rows may carry. */
+export function namesOf({ name, was }: Pick<Work, 'name' | 'was'>): string[] {
+  return [name, ...was];
+}
+
 /** An effect that is registered. */
 export interface Effect extends Work {
   readonly options: EffectOptions;
@@ -71,19 +76,22 @@ export class HandlerRegistry {
   private readonly routesByName = new Map<string, Route>();
   private readonly bySource = new Map<string, Handler[]>();
   private filled = false;
+  /** Asked for with each event, and the same from the end of the boot on. */
+  private sharing: { readonly names: ReadonlySet<string>; readonly sources: ReadonlySet<string> } | undefined;
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
-    for (const name of [handler.name, ...handler.was]) {
+    for (const name of namesOf(handler)) {
       this.accept(name, this.handlersByName.has(name) || this.routesByName.has(name));
       this.handlersByName.set(name, handler);
     }
+    this.sharing = undefined;
     this.bySource.set(handler.source, [...(this.bySource.get(handler.source) ?? []), handler]);
   }
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addEffect(effect: Effect): void {
-    for (const name of [effect.name, ...effect.was]) {
+    for (const name of namesOf(effect)) {
       this.accept(name, this.effectsByName.has(name));
       this.effectsByName.set(name, effect);
     }
@@ -163,6 +171,15 @@ export class HandlerRegistry {
   /** Every name a row may carry that this process can run, former ones included. */
   handlers(): ReadonlyMap<string, Handler> {
     return this.handlersByName;
+  }
+
+  /** What places are shared among: the names of handlers, and their sources. */
+  shares(): { readonly names: ReadonlySet<string>; readonly sources: ReadonlySet<string> } {
+    this.sharing ??= {
+      names: new Set(this.handlersByName.keys()),
+      sources: new Set([...this.handlersByName.values()].map(({ source }) => source)),
+    };
+    return this.sharing;
   }
 
   effects(): ReadonlyMap<string, Effect> {

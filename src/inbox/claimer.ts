@@ -8,6 +8,7 @@ import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
+import type { WokenNames } from '../outbox/wake-up.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
@@ -29,10 +30,10 @@ export interface Delivered {
 }
 
 export interface ClaimedDelivery {
-  /** For each claim, whether this delivery made the event ours. */
-  readonly won: readonly boolean[];
-  /** Whether there is something for a relay now. */
-  readonly work: boolean;
+  /** For each claim, when this delivery made the event ours, by the database's clock; undefined where it was known. */
+  readonly arrivals: readonly (Date | undefined)[];
+  /** Names of the rows that are there for a relay now. */
+  readonly woken: WokenNames;
 }
 
 /** Of one try, in milliseconds. */
@@ -99,7 +100,12 @@ export class Claimer {
     }
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
     const results = await this.claim(manager, unique, secondTry);
-    const won = new Set(unique.filter((_, index) => results[index]!.won));
+    const won = new Map(
+      unique.flatMap((claim, index) => {
+        const { receivedAt } = results[index]!;
+        return receivedAt === undefined ? [] : [[claim, receivedAt]];
+      }),
+    );
     const lost = deliveries.flatMap(({ source, claims }) =>
       claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim })),
     );
@@ -108,10 +114,14 @@ export class Claimer {
       lost.map(({ source, claim }) => ({ source, event: claim.event })),
     );
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
-    return deliveries.map(({ claims }) => ({
-      won: claims.map((claim) => won.has(claim)),
-      work: claims.some((claim) => revived.has(claim) || (won.has(claim) && claim.rows.length > 0)),
-    }));
+    return deliveries.map(({ claims }) => {
+      const rows = claims.flatMap((claim) => (won.has(claim) ? claim.rows : []));
+      const unleased = rows.filter(({ lease }) => lease === undefined).map(({ name }) => name);
+      return {
+        arrivals: claims.map((claim) => won.get(claim)),
+        woken: claims.some((claim) => revived.has(claim)) ? undefined : unleased,
+      };
+    });
   }
 
   /**
@@ -126,8 +136,8 @@ export class Claimer {
     if (secondTry) {
       for (const [index, result] of results.entries()) {
         const { event } = claims[index]!;
-        if (result.won || (await this.claims.find(manager, event)) !== event.id) continue;
-        results[index] = { ...result, won: true, receivedAt: new Date() };
+        const found = result.won ? undefined : await this.claims.find(manager, event);
+        if (found?.id === event.id) results[index] = { ...result, won: true, receivedAt: found.receivedAt };
       }
     }
     const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);

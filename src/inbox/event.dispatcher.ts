@@ -12,10 +12,10 @@ import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { Backlog } from './backlog.js';
 import { isOneEventsFault, unavailable } from './claim.faults.js';
-import { Claimer } from './claimer.js';
 import { deliveryFacts, incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
-import { GroupCommit } from './group.commit.js';
+import { GroupCommit, TooMuchWaits } from './group.commit.js';
+import { HandOff } from './hand.off.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
 import { PausedWork } from './paused.work.js';
 import { ProviderRetries } from './provider.retries.js';
@@ -44,7 +44,7 @@ export class EventDispatcher {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
     private readonly claims: ClaimStore,
-    private readonly claimer: Claimer,
+    private readonly handOff: HandOff,
     private readonly group: GroupCommit,
     private readonly inline: InlineDispatcher,
     private readonly providerRetries: ProviderRetries,
@@ -195,6 +195,8 @@ export class EventDispatcher {
       return await this.claimTogether(source, events);
     } catch (error) {
       if (events.length === 1 || !isOneEventsFault(error)) throw error;
+      // Under the same ids: a lease given back late would be that of the second try.
+      if (!(await this.handOff.finish(this.options.claimTimeoutMs))) throw error;
       const verdicts: Verdict[] = [];
       for (const event of events) verdicts.push(await this.alone(() => this.claimTogether(source, [event])));
       return worst(verdicts);
@@ -212,16 +214,21 @@ export class EventDispatcher {
   }
 
   private async claimTogether(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
-    const claims = events.map((event) => ({
-      event,
-      rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.row(event, name)),
-    }));
-    const { won, work } = await this.group.claim({ source, claims });
-    for (const [index, event] of events.entries()) {
-      this.log(event, won[index]! ? 'claimed' : 'duplicate', claims[index]!.rows.length);
+    const offers = events.map((event) =>
+      this.handOff.offer(event, this.registry.match(event.source, event.type)),
+    );
+    const { arrivals, woken } = await this.group.claim({ source, claims: offers }).catch((error: unknown) => {
+      const sent = !(error instanceof TooMuchWaits);
+      for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
+      throw error;
+    });
+    for (const [index, offer] of offers.entries()) {
+      const arrival = arrivals[index];
+      this.log(offer.event, arrival === undefined ? 'duplicate' : 'claimed', offer.rows.length);
+      this.handOff.claimed(offer, arrival);
     }
-    if (work) this.wakeUp.wake();
-    return { kind: won.includes(true) ? 'ok' : 'duplicate' };
+    this.wakeUp.wake(woken);
+    return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
   }
 
   /**

@@ -132,7 +132,8 @@ export class GroupCommit {
   }
 }
 
-class TooMuchWaits extends WebhookInboxError {
+/** A delivery was turned away before anything of it was sent to the database. */
+export class TooMuchWaits extends WebhookInboxError {
   constructor() {
     super('CLAIMS_QUEUED', 'claims arrive faster than the database commits them');
   }

@@ -11,6 +11,7 @@ import type { NewHandlerRow } from '../storage/claim.store.js';
 import { OutboxStore, type LeasedRow, type LeaseResult } from '../storage/outbox.store.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
+import { leasedRow } from './leased-row.js';
 import type { Verdict } from './verdict.js';
 
 /** What a delivery may run of an event: its fresh rows, or those a redelivery takes over. */
@@ -117,24 +118,4 @@ export class ProviderRetries {
 function won(event: IncomingEvent, rows: readonly NewHandlerRow[], owner: string, receivedAt: Date): Taken {
   const leased = rows.map((row) => leasedRow(event, row, owner, receivedAt));
   return { won: true, busy: 0, exhausted: [], leased };
-}
-
-/** The row just inserted, as a lease would give it. */
-function leasedRow(event: IncomingEvent, row: NewHandlerRow, owner: string, receivedAt: Date): LeasedRow {
-  return {
-    id: row.id,
-    owner,
-    attempt: 1,
-    tries: 1,
-    lost: 0,
-    wasLost: false,
-    alone: false,
-    generation: 0,
-    begun: false,
-    ageMs: 0,
-    kind: 'handler',
-    name: row.name,
-    key: '',
-    event: { ...event, receivedAt },
-  };
 }

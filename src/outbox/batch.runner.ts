@@ -4,7 +4,7 @@ import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import { Tally } from '../core/tally.js';
 import type { BatchEvent } from '../core/context.js';
-import type { Handler } from '../handlers/handler.registry.js';
+import { namesOf, type Handler } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import type { UserTransaction } from '../storage/user.transaction.js';
@@ -17,7 +17,7 @@ import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { StaleFilter } from './stale.filter.js';
-import { WakeUp } from './wake-up.js';
+import { WakeUp, type WokenNames } from './wake-up.js';
 
 type Item = Prepared & { readonly row: LeasedRow };
 /** What `hydrate` asks a provider for at once, for one batch. */
@@ -92,14 +92,14 @@ export class BatchRunner {
     const deadline = new Deadline(handler.name, handler.timeoutMs);
     const either = AbortSignal.any([signal, deadline.signal]);
     try {
-      await this.handlers.transaction(first, handler.timeoutMs, (transaction) =>
+      const woken = await this.handlers.transaction(first, handler.timeoutMs, (transaction) =>
         this.settled(transaction, handler, items, either, outcomes),
       );
-      this.ended(handler, items, outcomes);
+      this.ended(handler, items, outcomes, woken);
     } catch (error) {
       // All rows of a batch were settled by one commit, so that any of them tells of it.
       if ((await this.handlers.committedEnd(first, error)) !== undefined) {
-        this.ended(handler, items, outcomes);
+        this.ended(handler, items, outcomes, undefined);
         return;
       }
       // Once the lease or the process ends, the halves would fare no better.
@@ -115,26 +115,33 @@ export class BatchRunner {
     }
   }
 
-  private ended(handler: Handler, items: readonly Item[], outcomes: Outcomes): void {
-    this.wakeUp.wake();
+  private ended(handler: Handler, items: readonly Item[], outcomes: Outcomes, woken: WokenNames): void {
+    this.wakeUp.wake(woken);
     const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
     this.tally.add(handler.source, 'handled', done.length);
     this.logger.log(logLine('handled as a batch', { ...rowFacts(items[0]!.row), events: items.length }));
   }
 
+  /** @returns names of the rows that are there for a relay after the commit */
   private async settled(
     transaction: UserTransaction,
     handler: Handler,
     items: readonly Item[],
     signal: AbortSignal,
     outcomes: Outcomes,
-  ): Promise<void> {
+  ): Promise<string[]> {
     const fresh = await this.withoutStale(transaction, handler, items, outcomes);
-    if (fresh.length > 0) await this.handled(transaction, handler, fresh, signal, outcomes);
+    const woken = new Set<string>();
+    if (fresh.length > 0) {
+      for (const name of await this.handled(transaction, handler, fresh, signal, outcomes)) woken.add(name);
+    }
     for (const { row } of items) {
       const { orderKey } = row;
-      if (orderKey !== undefined) await transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
+      if (orderKey === undefined) continue;
+      const passed = await transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
+      if (passed) for (const name of namesOf(handler)) woken.add(name);
     }
+    return [...woken];
   }
 
   private async handled(
@@ -143,7 +150,7 @@ export class BatchRunner {
     fresh: readonly Item[],
     signal: AbortSignal,
     outcomes: Outcomes,
-  ): Promise<void> {
+  ): Promise<string[]> {
     const { manager, queryRunner } = transaction;
     // Which event's effect it would be is not known, and under an id of its own a replay would do it again.
     this.outbox.bind(queryRunner, refuseInBatch);
@@ -160,6 +167,7 @@ export class BatchRunner {
     const settled = await transaction.asOurs((ours) => this.store.settleMany(ours, settles));
     if (settled.size < rows.length) throw new LeaseLost();
     for (const { id } of rows) outcomes.set(id, 'done');
+    return runs.flatMap((run) => run.woken);
   }
 
   // Sorted by mark, so that two batches raise their marks in the same order and never deadlock over them.

@@ -1,15 +1,44 @@
 import type { LeaseGroup } from './lease.plan.js';
+import type { WokenNames } from './wake-up.js';
 
 /**
- * Which names had nothing due when they were last looked at. The end of a run frees a place and brings no work: the look that
- * follows it leaves these out, and with them most of its statements.
+ * Which names had nothing due when they were last looked at. The end of a run frees a place and brings no work, and a
+ * commit brings rows of known names: the look that follows leaves the others out, and with them most of its statements.
  */
 export class DryNames {
   private readonly dry = new Set<string>();
+  /** Woken while a look is under way, which may have been too early for them. */
+  private readonly woken = new Set<string>();
+  private wokenAll = false;
+
+  lookBegins(): void {
+    this.woken.clear();
+    this.wokenAll = false;
+  }
 
   /** A look for all of these has found something, or nothing at all. */
   note({ names, alone }: LeaseGroup, found: boolean): void {
-    for (const { name } of names) this.dry[found ? 'delete' : 'add'](lookOf(name, alone));
+    for (const { name } of names) {
+      if (found) this.dry.delete(lookOf(name, alone));
+      else if (!this.wokenAll && !this.woken.has(name)) this.dry.add(lookOf(name, alone));
+    }
+  }
+
+  /** Rows of these have been committed. */
+  forget(names: WokenNames): void {
+    if (names === undefined) {
+      this.dry.clear();
+      this.wokenAll = true;
+    }
+    for (const name of names ?? []) {
+      this.dry.delete(lookOf(name));
+      this.woken.add(name);
+    }
+  }
+
+  /** Whether the last look for a name found nothing due. */
+  has(name: string): boolean {
+    return this.dry.has(lookOf(name));
   }
 
   without(group: LeaseGroup): LeaseGroup {

@@ -6,7 +6,7 @@ import { isKnownNotDone } from '../core/classify.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import type { EffectContext } from '../core/context.js';
-import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
+import { HandlerRegistry, namesOf, type Effect } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
@@ -120,7 +120,7 @@ export class EffectRunner {
         await this.statements.send((manager) => this.store.keepResult(manager, row.id, result));
         kept = true;
       }
-      if (await this.commit(effect, row, called, signal)) this.wakeUp.wake();
+      this.wakeUp.wake(await this.commit(effect, row, called, signal));
     } catch (error) {
       if (await this.statements.send((manager) => this.store.endOf(manager, row))) {
         this.wakeUp.wake();
@@ -134,16 +134,18 @@ export class EffectRunner {
     return 'done';
   }
 
-  /** The fenced settle: with those of others, with the turn of its key, or with the user's own work. True when there is more for a relay. */
+  /** The fenced settle: with those of others, with the turn of its key, or with the user's own work. Names of the rows that are there
+   * for a relay by it. */
   private async commit(
     effect: Effect,
     row: LeasedRow,
     { result, completion }: Called,
     signal: AbortSignal,
-  ): Promise<boolean> {
-    const settle = async (manager: EntityManager): Promise<boolean> => {
+  ): Promise<string[]> {
+    const settle = async (manager: EntityManager): Promise<string[]> => {
       if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
-      return row.orderKey !== undefined && this.turns.pass(manager, row.orderKey);
+      const passed = row.orderKey !== undefined && (await this.turns.pass(manager, row.orderKey));
+      return passed ? namesOf(effect) : [];
     };
     if (completion !== undefined) {
       return this.handlers.transaction(row, effect.timeoutMs, async (transaction) => {
@@ -151,12 +153,12 @@ export class EffectRunner {
         const run = new RunEnqueue(this.enqueueStores, manager, row);
         this.outbox.bind(queryRunner, run.enqueue);
         await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }), signal);
-        return (await transaction.asOurs(settle)) || run.enqueued;
+        return [...(await transaction.asOurs(settle)), ...run.woken];
       });
     }
     if (row.orderKey === undefined) {
       if (!(await this.settles.settle({ lease: row, result: effectResult(result) }))) throw new LeaseLost();
-      return false;
+      return [];
     }
     return this.statements.commit(settle);
   }

@@ -10,7 +10,7 @@ import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../core/context.js';
-import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
+import { HandlerRegistry, namesOf, type Handler } from '../handlers/handler.registry.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
@@ -22,7 +22,7 @@ import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { StaleFilter } from './stale.filter.js';
-import { WakeUp } from './wake-up.js';
+import { WakeUp, type WokenNames } from './wake-up.js';
 
 /** The lease ended before the settle: another process may be at it, so that this run is rolled back. */
 export class LeaseLost extends WebhookInboxError {
@@ -37,8 +37,8 @@ export type HandlerCode = (event: WebhookEvent, context: HandlerContext) => unkn
 /** How a run inside a transaction ended. */
 export interface RunInTransaction {
   readonly outcome: 'done' | 'superseded';
-  /** Whether there is something for a relay after the commit. */
-  readonly wake: boolean;
+  /** Names of the rows that are there for a relay after the commit. */
+  readonly woken: WokenNames;
 }
 
 /** Runs a leased handler row: the user's method and the fenced settle in one transaction. */
@@ -76,13 +76,14 @@ export class HandlerRunner {
     const handler = this.registry.handler(row.name)!;
     try {
       const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
+      const code: HandlerCode = (event, context) => handler.invoke(event, context);
       const ran = await this.transaction(row, timeoutMs, (transaction) =>
-        this.settled(transaction, row, prepared, (event, context) => handler.invoke(event, context), signal),
+        this.settled(transaction, row, prepared, code, signal, true),
       );
       return this.ended(row, ran);
     } catch (error) {
       const outcome = await this.committedEnd(row, error);
-      if (outcome !== undefined) return this.ended(row, { outcome, wake: true });
+      if (outcome !== undefined) return this.ended(row, { outcome, woken: undefined });
       return await this.failures.settle(row, error, this.policy(handler, awaitRedelivery));
     }
   }
@@ -124,6 +125,7 @@ export class HandlerRunner {
 
   /**
    * Runs the code and settles its row, inside a transaction that the caller commits.
+   * @param commits the transaction is this row's alone: its settle may go with the COMMIT
    * @throws what the code threw; LeaseLost when the fence refused the settle
    */
   private async settled(
@@ -132,6 +134,7 @@ export class HandlerRunner {
     { event, current }: Prepared,
     code: HandlerCode,
     signal: AbortSignal,
+    commits = false,
   ): Promise<RunInTransaction> {
     const { manager, queryRunner } = transaction;
     const handler = this.registry.handler(row.name);
@@ -140,26 +143,34 @@ export class HandlerRunner {
       (await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))
     ) {
       if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();
-      return { outcome: 'superseded', wake: await this.passTurn(transaction, row) };
+      return { outcome: 'superseded', woken: await this.passTurn(transaction, row) };
     }
     const run = new RunEnqueue(this.enqueueStores, manager, row);
     this.outbox.bind(queryRunner, run.enqueue);
     const { attempt, id: outboxId } = row;
     const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId, current };
     const result = await transaction.asUser(() => code(event, context), signal);
-    const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, resultSummary(result)));
+    const summary = resultSummary(result);
+    // The turn of a key is passed on between the two.
+    if (commits && summary === undefined && row.orderKey === undefined) {
+      this.store.settleWithCommit(transaction, row, () => new LeaseLost());
+      return { outcome: 'done', woken: run.woken };
+    }
+    const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, summary));
     if (!settled) throw new LeaseLost();
     const passed = await this.passTurn(transaction, row);
-    return { outcome: 'done', wake: run.enqueued || passed };
+    return { outcome: 'done', woken: [...run.woken, ...passed] };
   }
 
-  private async passTurn(transaction: UserTransaction, { orderKey }: LeasedRow): Promise<boolean> {
-    if (orderKey === undefined) return false;
-    return transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
+  /** @returns the names that the row may have which has the turn now */
+  private async passTurn(transaction: UserTransaction, { orderKey, name }: LeasedRow): Promise<string[]> {
+    if (orderKey === undefined) return [];
+    const passed = await transaction.asOurs((ours) => this.turns.pass(ours, orderKey));
+    return passed ? namesOf(this.registry.handler(name)!) : [];
   }
 
-  private ended(row: LeasedRow, { outcome, wake }: RunInTransaction): RunOutcome {
-    if (wake) this.wakeUp.wake();
+  private ended(row: LeasedRow, { outcome, woken }: RunInTransaction): RunOutcome {
+    this.wakeUp.wake(woken);
     if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
     if (Logger.isLevelEnabled('log'))
       this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));

@@ -10,7 +10,7 @@ import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
 import { EffectRunner } from './effect.runner.js';
 import { HandlerRunner } from './handler.runner.js';
-import type { Job, StartedJob } from './job.js';
+import type { HeldPlace, Job, Occupant, StartedJob } from './job.js';
 import { LeasePlan } from './lease.plan.js';
 import { Pace } from './pace.js';
 import { rowFacts } from './row-facts.js';
@@ -29,6 +29,7 @@ export class JobRunner {
   totals: TickReport = report([]);
   private readonly logger = new Logger('WebhookInbox');
   private readonly all = new Set<StartedJob>();
+  private readonly held = new Set<HeldPlace>();
   private waiting: Waiting[] = [];
 
   constructor(
@@ -48,12 +49,44 @@ export class JobRunner {
     return this.all;
   }
 
-  start(rows: readonly LeasedRow[], leaseEndsAt: number): StartedJob {
+  /** All that takes a place, or waits for one. */
+  get occupants(): Occupant[] {
+    return [...this.all, ...this.held];
+  }
+
+  /** Whether one runs that nothing may run beside. */
+  get isExclusive(): boolean {
+    for (const { exclusive } of this.all) if (exclusive) return true;
+    return false;
+  }
+
+  /** Keeps a place for a row that is about to be claimed, leased to this process. Undefined where there is none. */
+  hold(row: LeasedRow, leaseEndsAt: number): HeldPlace | undefined {
+    if (this.isExclusive || !this.plan.hasRoom(this.registry.handler(row.name)!, this.occupants))
+      return undefined;
+    const place: HeldPlace = { rows: [row], begun: true, leaseEndsAt };
+    this.held.add(place);
+    return place;
+  }
+
+  letGo(place: HeldPlace): void {
+    this.held.delete(place);
+    this.fillPlaces();
+  }
+
+  /** Runs the row that the place was kept for. */
+  startHeld(place: HeldPlace, row: LeasedRow): StartedJob {
+    this.held.delete(place);
+    return this.start([row], place.leaseEndsAt, true);
+  }
+
+  /** @param begun it has its place */
+  start(rows: readonly LeasedRow[], leaseEndsAt: number, begun = false): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
     const exclusive = row.alone && row.wasLost;
     const before = exclusive ? [...this.all].map((job) => job.ended) : [];
-    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun: false };
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun };
     const place = exclusive ? Promise.all(before).then(() => this.place(job)) : this.place(job);
     const started: StartedJob = Object.assign(job, {
       exclusive,
@@ -74,12 +107,12 @@ export class JobRunner {
   }
 
   private async place(job: Job): Promise<boolean> {
-    if (this.begins(job)) return true;
+    if (job.begun || this.begins(job)) return true;
     return new Promise((resolve) => this.waiting.push({ job, resolve }));
   }
 
   private begins(job: Job): boolean {
-    job.begun = this.plan.hasPlace(job.rows[0]!, this.all);
+    job.begun = this.plan.hasPlace(job.rows[0]!, this.occupants);
     return job.begun;
   }
 

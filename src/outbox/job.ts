@@ -2,6 +2,21 @@ import type { LeasedRow } from '../storage/outbox.store.js';
 import type { Outcomes } from './batch.runner.js';
 import type { Deadline } from './deadline.js';
 
+/** What takes a place: rows that run, or that wait for one, or a row that is being claimed to run here. */
+export interface Occupant {
+  readonly rows: readonly Pick<LeasedRow, 'kind' | 'name' | 'alone' | 'event'>[];
+  /** False while it waits for a place: it was leased ahead. */
+  readonly begun: boolean;
+}
+
+/** A place that is kept for a row until its claim is committed. */
+export interface HeldPlace extends Occupant {
+  readonly rows: readonly [LeasedRow];
+  readonly begun: true;
+  /** As a job's. */
+  readonly leaseEndsAt: number;
+}
+
 /** Rows that run together: one, or the batch of a handler with `batch`. */
 export interface Job {
   readonly rows: readonly LeasedRow[];

@@ -5,7 +5,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry, type Effect, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow, RunnableName } from '../storage/outbox.store.js';
-import type { Job } from './job.js';
+import type { Occupant } from './job.js';
 import { Pace } from './pace.js';
 import { PausedNames } from './paused.names.js';
 import { countBy, fairRoom, half, hasRoom, isNext, MAX_INT4, room } from './places.js';
@@ -55,7 +55,7 @@ export class LeasePlan {
    * @param endAfterMs when a connection that does not answer is given up
    * @param ahead whether rows of quick handlers may be leased that have to wait for a place
    */
-  async groups(endAfterMs: number, ahead: boolean): Promise<((jobs: Iterable<Job>) => LeaseGroup)[]> {
+  async groups(endAfterMs: number, ahead: boolean): Promise<((jobs: Iterable<Occupant>) => LeaseGroup)[]> {
     const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
       ([, handler]) => !paused.has('handler', firstName(handler)) && !paused.has('source', handler.source),
@@ -73,7 +73,7 @@ export class LeasePlan {
       (jobs) => this.handlerGroup(all, [...jobs], ahead),
       ...batched.map(
         ([name]) =>
-          (jobs: Iterable<Job>) =>
+          (jobs: Iterable<Occupant>) =>
             this.batchGroup(name, all, [...jobs]),
       ),
       () => this.routeGroup(),
@@ -100,7 +100,7 @@ export class LeasePlan {
   }
 
   /** Whether a leased row may begin now: one that was leased ahead waits for a place that nobody else has a better right to. */
-  hasPlace(row: LeasedRow, jobs: Iterable<Job>): boolean {
+  hasPlace(row: LeasedRow, jobs: Iterable<Occupant>): boolean {
     const begun = [...jobs].filter((job) => job.begun && job.rows[0]!.kind === 'handler');
     const handler = row.kind === 'handler' ? this.registry.handler(row.name)! : undefined;
     if (handler === undefined || handler.batch !== undefined) return true;
@@ -108,11 +108,25 @@ export class LeasePlan {
     return this.handlerRoom([...this.registry.handlers()], begun).names.some(({ name }) => name === row.name);
   }
 
+  /** Whether a row that is about to be claimed may have a place here, beside those that others have a right to. */
+  hasRoom(handler: Handler, jobs: readonly Occupant[]): boolean {
+    const max = this.maxHandlers();
+    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
+    if (running.length >= max || running.some(({ begun }) => !begun)) return false;
+    const { names, sources } = this.registry.shares();
+    const has = (all: ReadonlySet<string>, one: string, key: (job: Occupant) => string) =>
+      fairRoom(all, countBy(running, key), one, max - running.length, this.reserve(handler)) > 0;
+    return (
+      has(names, handler.name, ({ rows: [row] }) => row!.name) &&
+      has(sources, handler.source, ({ rows: [row] }) => row!.event!.source)
+    );
+  }
+
   // One at a time: what kills a process is found out by itself.
   private laneGroup(
     handlers: readonly [string, Handler][],
     effects: readonly [string, Effect][],
-    jobs: readonly Job[],
+    jobs: readonly Occupant[],
   ): LeaseGroup {
     if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
     // While rows wait for places, none is ever free: the lane's gets the next.
@@ -121,13 +135,17 @@ export class LeasePlan {
     return { names: [...room.names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
   }
 
-  private handlerGroup(all: readonly [string, Handler][], jobs: readonly Job[], ahead: boolean): LeaseGroup {
+  private handlerGroup(
+    all: readonly [string, Handler][],
+    jobs: readonly Occupant[],
+    ahead: boolean,
+  ): LeaseGroup {
     const { names, limit } = this.handlerRoom(all, jobs, ahead);
     return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
   }
 
   // A lease of its own for each, since a place is worth `batch` rows.
-  private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Job[]): LeaseGroup {
+  private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Occupant[]): LeaseGroup {
     const one = this.handlerRoom(all, jobs).names.find((other) => other.name === name);
     if (one === undefined) return { names: [], limit: 0 };
     const limit = Math.min(one.limit, one.shareLimit!) * this.registry.handler(name)!.batch!;
@@ -136,7 +154,7 @@ export class LeasePlan {
 
   private handlerRoom(
     handlers: readonly [string, Handler][],
-    jobs: readonly Job[],
+    jobs: readonly Occupant[],
     ahead = false,
   ): Pick<LeaseGroup, 'names' | 'limit'> {
     const leased = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
@@ -154,8 +172,7 @@ export class LeasePlan {
       // A lease for each row that has ended would cost more than it brings: half of what is ahead is worked off first.
       const free = Math.max(next, 2 * slots < more ? 0 : slots);
       const bySource = countBy(running, ({ rows: [row] }) => row!.event!.source);
-      // A quick one gives its places back in no time; one is kept all the same, for when it is quick no more.
-      const reserve = this.ahead(handler) > 0 ? Math.min(1, half(max)) : half(max);
+      const reserve = this.reserve(handler);
       const fair = fairRoom(sources, bySource, handler.source, free, reserve);
       const shareLimit = Math.min(Math.max(next, fair), this.roomOfSource(handler.source, bySource));
       limit = Math.max(limit, free);
@@ -168,6 +185,12 @@ export class LeasePlan {
       };
     });
     return { names: names.filter(hasRoom), limit };
+  }
+
+  /** Places that are kept for others. A quick handler gives its own back in no time; one is kept all the same, for when it is quick no more. */
+  private reserve(handler: Handler): number {
+    const most = half(this.maxHandlers());
+    return this.ahead(handler) > 0 ? Math.min(1, most) : most;
   }
 
   // Rows that wait must not hold up what they are limited with.
@@ -185,7 +208,7 @@ export class LeasePlan {
     return { names, limit };
   }
 
-  private effectGroup(effects: readonly [string, Effect][], jobs: readonly Job[]): LeaseGroup {
+  private effectGroup(effects: readonly [string, Effect][], jobs: readonly Occupant[]): LeaseGroup {
     const max = this.options.relay === false ? 0 : this.options.relay.effects;
     const running = jobs.filter(({ rows: [row] }) => row!.kind === 'effect');
     const free = max - running.length;

@@ -7,7 +7,8 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { NotifyStore } from '../storage/notify.store.js';
 import { LoneStatements } from './lone.statements.js';
 import { OutboxRelay } from './outbox.relay.js';
-import { WakeUp } from './wake-up.js';
+import { wakePayload } from './wake.payload.js';
+import { WakeUp, type WokenNames } from './wake-up.js';
 
 /** At most one NOTIFY in this time, however many commits there were: 20 a second cost nothing that can be measured. */
 const SPACING_MS = 50;
@@ -18,7 +19,9 @@ const STOP_MS = 1_000;
 @Injectable()
 export class Notifier {
   private readonly logger = new Logger('WebhookInbox');
-  private wanted = false;
+  private readonly wanted = new Set<string>();
+  /** A commit of rows whose names are not known. */
+  private wantsAll = false;
   private telling: Promise<void> | undefined;
   private warnedAt = -Infinity;
 
@@ -31,7 +34,7 @@ export class Notifier {
   ) {}
 
   start(): void {
-    if (this.options.notify) this.wakeUp.onCommit(() => this.notify());
+    if (this.options.notify) this.wakeUp.onCommit((names) => this.notify(names));
   }
 
   /** Nothing more is told; waits for what is under way, but not for a connection that does not answer. */
@@ -40,17 +43,21 @@ export class Notifier {
     if (this.telling !== undefined) await within(this.telling, STOP_MS);
   }
 
-  private notify(): void {
-    this.wanted = true;
+  private notify(names: WokenNames): void {
+    if (names === undefined) this.wantsAll = true;
+    else for (const name of names) this.wanted.add(name);
     this.telling ??= this.tell().finally(() => (this.telling = undefined));
   }
 
   private async tell(): Promise<void> {
-    while (this.wanted) {
-      this.wanted = false;
+    while (this.wantsAll || this.wanted.size > 0) {
+      const names = this.wantsAll ? undefined : [...this.wanted];
+      this.wantsAll = false;
+      this.wanted.clear();
       try {
         // The sender's name, so that its own listener does not wake it again.
-        await this.statements.send((manager) => this.store.notify(manager, this.relay.owner));
+        const payload = wakePayload(this.relay.owner, names);
+        await this.statements.send((manager) => this.store.notify(manager, payload));
       } catch (error) {
         this.warn(error);
       }

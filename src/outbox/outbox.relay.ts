@@ -18,6 +18,7 @@ import { Pace } from './pace.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 import { Turns } from './turns.js';
+import type { WokenNames } from './wake-up.js';
 
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
@@ -57,7 +58,8 @@ export class OutboxRelay {
 
   /** One round: leases what is due and there is room for, runs it to its end, and says what became of it. */
   async tick(): Promise<TickReport> {
-    const jobs = await this.lease(true, false);
+    this.woken(undefined);
+    const jobs = await this.lease(false);
     const outcomes = await Promise.all(jobs.map((job) => job.ended));
     return report(outcomes.flatMap((one) => [...one.values()]));
   }
@@ -79,7 +81,8 @@ export class OutboxRelay {
    * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
    */
   async round(onEnd: (again: boolean) => void, everywhere = true): Promise<boolean> {
-    const jobs = await this.lease(everywhere, true);
+    if (everywhere) this.woken(undefined);
+    const jobs = await this.lease(true);
     for (const job of jobs)
       void job.ended.then((outcomes) => onEnd([...outcomes.values()].some((one) => one !== 'done')));
     return jobs.length > 0;
@@ -112,6 +115,17 @@ export class OutboxRelay {
     for (const job of jobs) {
       if (job.leaseEndsAt - performance.now() < leaseMs / 3) job.deadline.abort(new LeaseLost());
     }
+  }
+
+  /** Rows of these names have been committed: the next round looks for them. */
+  woken(names: WokenNames): void {
+    this.dry.forget(names);
+    this.turns.wake(names);
+  }
+
+  /** Whether nothing of this name was due when it was last looked for. */
+  isDry(name: string): boolean {
+    return this.dry.has(name);
   }
 
   /** No more leases; what runs goes on. */
@@ -153,30 +167,30 @@ export class OutboxRelay {
   }
 
   // One lease at a time, so that two never count the same free places.
-  private lease(everywhere: boolean, ahead: boolean): Promise<StartedJob[]> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(everywhere, ahead));
+  private lease(ahead: boolean): Promise<StartedJob[]> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(ahead));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(everywhere: boolean, ahead: boolean): Promise<StartedJob[]> {
+  private async leaseNow(ahead: boolean): Promise<StartedJob[]> {
     const { leaseMs } = runningRelay(this.options);
-    if ([...this.runner.jobs].some(({ exclusive }) => exclusive)) return [];
+    if (this.runner.isExclusive) return [];
     // A connection that is half open never answers: it is given up, and the next round has another.
-    await this.turns.give(leaseMs);
+    if (await this.turns.give(leaseMs)) this.dry.forget(undefined);
     const started: StartedJob[] = [];
     const groups = await this.plan.groups(leaseMs, ahead);
     const [lane] = groups;
     let moved = 0;
     for (const group of groups) {
-      const wanted = group(this.runner.jobs);
-      const taken = await this.leaseGroup(everywhere ? wanted : this.dry.without(wanted), leaseMs);
+      const wanted = group(this.runner.occupants);
+      const taken = await this.leaseGroup(this.dry.without(wanted), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.runner.jobs), leaseMs)).started);
+    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.runner.occupants), leaseMs)).started);
     return started;
   }
 
@@ -186,6 +200,7 @@ export class OutboxRelay {
     if (rows.length === 0) return;
     try {
       await this.statements.send((manager) => this.store.release(manager, rows));
+      this.woken([...new Set(rows.map(({ name }) => name))]);
     } catch (error) {
       const text = `leases could not be given back, and will end: ${errorText(error)}`;
       this.logger.warn(logLine(text, { rows: rows.length }));
@@ -196,6 +211,7 @@ export class OutboxRelay {
     const { names, limit, alone = false } = group;
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const startedAt = performance.now();
+    this.dry.lookBegins();
     const { leased, exhausted, moved } = await onConnection(
       this.dataSource,
       (connection) =>

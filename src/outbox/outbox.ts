@@ -43,7 +43,7 @@ export class Outbox {
     if (!inserted)
       return { id: (await this.store.idOfKey(manager, [firstName(known)], key)) ?? id, existing: true };
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
-    if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
+    if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake([name]);
     return { id, existing: false };
   }
 

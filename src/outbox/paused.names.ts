@@ -27,14 +27,23 @@ export class PausedNames {
   async read(endAfterMs: number): Promise<Paused> {
     // Who comes while another reads shares its answer.
     if (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
-    const { names } = this;
-    return { has: (kind, name) => names.has(keyOf(kind, name)) };
+    return this.current();
+  }
+
+  /** What was read last, however long ago; undefined when this process has changed something since. */
+  get known(): Paused | undefined {
+    return this.readAt === -Infinity ? undefined : this.current();
   }
 
   /** Reads again at the next look: this process has just changed something. */
   forget(): void {
     this.readAt = -Infinity;
     this.reading = undefined;
+  }
+
+  private current(): Paused {
+    const { names } = this;
+    return { has: (kind, name) => names.has(keyOf(kind, name)) };
   }
 
   private begin(endAfterMs: number): Promise<void> {

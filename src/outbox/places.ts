@@ -1,6 +1,6 @@
 import type { Effect, Handler } from '../handlers/handler.registry.js';
 import type { RunnableName } from '../storage/outbox.store.js';
-import type { Job } from './job.js';
+import type { Occupant } from './job.js';
 
 export const MAX_INT4 = 2 ** 31 - 1;
 
@@ -8,7 +8,7 @@ export const MAX_INT4 = 2 ** 31 - 1;
 export function room(
   all: ReadonlySet<string>,
   [name, work]: readonly [string, Handler | Effect],
-  jobs: readonly Job[],
+  jobs: readonly Occupant[],
   free: number,
   reserve: number,
 ): RunnableName & { readonly own: number } {
@@ -19,7 +19,7 @@ export function room(
 }
 
 /** While rows of other names wait for places, none is ever free: so that a slow one comes to its part, one row of it waits too. */
-export function isNext(name: string, leased: readonly Job[], max: number): boolean {
+export function isNext(name: string, leased: readonly Occupant[], max: number): boolean {
   const own = leased.filter(({ rows: [row] }) => row!.name === name);
   const waits = leased.some(({ begun }) => !begun);
   return waits && own.every(({ begun }) => begun) && own.length < max / 2;
@@ -36,7 +36,8 @@ export function fairRoom(
   free: number,
   reserve: number,
 ): number {
-  const idle = [...all].filter((other) => other !== one && !running.has(other)).length;
+  const busy = [...running.keys()].filter((other) => all.has(other)).length;
+  const idle = all.size - busy - (running.has(one) ? 0 : 1);
   const room = free - Math.min(idle, reserve);
   return running.has(one) ? room : Math.max(room, Math.min(free, 1));
 }

@@ -7,7 +7,7 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { storeErrorText } from '../storage/store.error.js';
 import { HostTimers } from './host-timers.js';
 import { OutboxRelay } from './outbox.relay.js';
-import { WakeUp } from './wake-up.js';
+import { WakeUp, type WokenNames } from './wake-up.js';
 
 const TIMER = 'webhook-inbox:relay';
 
@@ -18,8 +18,8 @@ export class RelayLoop {
   private state: 'idle' | 'turning' | 'stopped' = 'stopped';
   private again = false;
   private held = 0;
-  /** The next round looks also where the last found nothing. */
-  private everywhere = false;
+  /** When a round last looked everywhere. */
+  private lookedAt = -Infinity;
   private readonly outage = new Outage();
   private renewal: NodeJS.Timeout | undefined;
 
@@ -33,10 +33,23 @@ export class RelayLoop {
   start(): void {
     if (this.options.relay === false || this.state !== 'stopped') return;
     this.state = 'idle';
-    this.wakeUp.onWake(() => this.turn());
+    this.wakeUp.onWake((names) => this.wake(names));
     const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
     this.renewal = setInterval(() => void this.relay.renew(), everyMs);
     this.turn();
+  }
+
+  /** Whether it makes rounds of its own right now. */
+  get turns(): boolean {
+    return this.state !== 'stopped' && this.held === 0;
+  }
+
+  /**
+   * The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
+   * @param again whether it left something to be run again
+   */
+  runEnded(again: boolean): void {
+    this.turn(again);
   }
 
   /** No rounds of its own while `work` goes on, which may ask the relay for its own. */
@@ -64,10 +77,15 @@ export class RelayLoop {
     clearInterval(this.renewal);
   }
 
+  private wake(names: WokenNames): void {
+    this.relay.woken(names);
+    this.turn(false);
+  }
+
   // Never two rounds at once: a wake during one only asks for another after it.
   private turn(everywhere = true): void {
     this.again = true;
-    this.everywhere ||= everywhere;
+    if (everywhere) this.relay.woken(undefined);
     if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
@@ -78,11 +96,13 @@ export class RelayLoop {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
       while (this.again && this.held === 0 && this.state === 'turning') {
-        const { everywhere } = this;
         this.again = false;
-        this.everywhere = false;
-        // The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
-        if (await this.relay.round((retry) => this.turn(retry), everywhere)) this.again = true;
+        // However busy the process is: what no commit tells of is found by this alone.
+        if (performance.now() - this.lookedAt >= pollMs) {
+          this.relay.woken(undefined);
+          this.lookedAt = performance.now();
+        }
+        if (await this.relay.round((again) => this.runEnded(again), false)) this.again = true;
         const over = this.outage.ended();
         if (over !== undefined) this.logger.log(logLine('the outbox can be read again', over));
       }

@@ -24,8 +24,8 @@ type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event'>;
 /** The `enqueue` of one run: ids hang on the run's own row, so that the run, repeated, enqueues the same rows. */
 export class RunEnqueue {
   private readonly seen = new Set<string>();
-  /** Whether there is something for a relay once the run's transaction has committed. */
-  enqueued = false;
+  /** Names of the rows that are there for a relay once the run's transaction has committed. */
+  readonly woken: string[] = [];
 
   constructor(
     private readonly stores: EnqueueStores,
@@ -54,8 +54,8 @@ export class RunEnqueue {
       event: this.parent.event,
       payload: frozen,
     });
-    this.enqueued ||= inserted;
-    if (!inserted) await this.stores.outbox.existing(this.manager, [id], frozen);
+    if (inserted) this.woken.push(effect.name);
+    else await this.stores.outbox.existing(this.manager, [id], frozen);
     return { id, existing: !inserted };
   };
 

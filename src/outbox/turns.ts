@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { inTransaction } from '../storage/connection.js';
+import type { WokenNames } from './wake-up.js';
 import { TurnStore, type OrderKey } from '../storage/turn.store.js';
 
 const MAX_LOOKS = 10;
@@ -14,6 +15,8 @@ const FORMER_MS = 60_000;
 export class Turns {
   private cursor: OrderKey | undefined;
   private formerAt = -Infinity;
+  /** Rows with a key may have been committed since the last look. */
+  private woken = true;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -21,12 +24,25 @@ export class Turns {
     private readonly store: TurnStore,
   ) {}
 
-  /** @param endAfterMs when a connection that does not answer is given up */
-  async give(endAfterMs: number): Promise<void> {
+  /** Rows of these names have been committed. */
+  wake(names: WokenNames): void {
+    this.woken ||=
+      names === undefined ||
+      names.some((name) => (this.registry.handler(name) ?? this.registry.effect(name))?.ordered);
+  }
+
+  /**
+   * @param everywhere look although nothing with a key is known to have been committed
+   * @param endAfterMs when a connection that does not answer is given up
+   * @returns whether rows have become due by it, of whatever name
+   */
+  async give(endAfterMs: number): Promise<boolean> {
+    if (!this.woken) return false;
+    this.woken = false;
     const all = new Set([...this.registry.handlers().values(), ...this.registry.effects().values()]);
     const former = performance.now() - this.formerAt >= FORMER_MS;
     const works = [...all].filter((work) => work.ordered || former);
-    if (works.length === 0) return;
+    if (works.length === 0) return false;
     const names = works.map(firstName);
     const blocked = works.filter((work) => work.onDead === 'block').map(firstName);
     // Keys whose turn somebody has are looked at too: past a full look at those there may be keys that nobody serves.
@@ -37,10 +53,17 @@ export class Turns {
         (manager) => this.store.give(manager, names, blocked, this.cursor),
         endAfterMs,
       );
-      if (result === undefined) return;
+      if (result === undefined) {
+        // Another relay is at it, and may have looked before the commit that this look is for.
+        this.woken = true;
+        return false;
+      }
       if (former) this.formerAt = performance.now();
       this.cursor = result.next;
-      if (result.given > 0 || result.next === undefined) return;
+      this.woken ||= result.next !== undefined;
+      if (result.given > 0) return true;
+      if (result.next === undefined) return false;
     }
+    return false;
   }
 }

@@ -7,6 +7,7 @@ import { ListenConnection, listenConfig } from '../storage/listen.connection.js'
 import { NotifyStore } from '../storage/notify.store.js';
 import { ListenLoop } from './listen.loop.js';
 import { OutboxRelay } from './outbox.relay.js';
+import { readWakePayload } from './wake.payload.js';
 import { WakeUp } from './wake-up.js';
 
 const ANSWER_MS = 5_000;
@@ -34,7 +35,8 @@ export class WakeListener {
         ListenConnection.open(listenConfig(this.dataSource, url), ANSWER_MS, onNotification),
       notify: (payload) => this.store.notify(this.dataSource.manager, payload),
       wake: (payload) => {
-        if (payload !== this.relay.owner) this.wakeUp.wakeOwn();
+        const { owner, names } = readWakePayload(payload);
+        if (owner !== this.relay.owner) this.wakeUp.wakeOwn(names);
       },
       onLost: (error) =>
         this.logger.warn(

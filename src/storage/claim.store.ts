@@ -127,13 +127,13 @@ export class ClaimStore {
     return rows[0] && storedEvent(rows[0]);
   }
 
-  /** Our id of the event, if it is claimed. */
-  async find(manager: EntityManager, key: EventKey): Promise<string | undefined> {
-    const rows: { id: string }[] = await manager.query(
-      `SELECT id FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
+  /** Our id of the event and its arrival, if it is claimed. */
+  async find(manager: EntityManager, key: EventKey): Promise<{ id: string; receivedAt: Date } | undefined> {
+    const rows: { id: string; receivedAt: Date }[] = await manager.query(
+      `SELECT id, received_at AS "receivedAt" FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId],
     );
-    return rows[0]?.id;
+    return rows[0];
   }
 
   /** How far a committed claim is: `settled` when no handler row of it is pending. */

@@ -1,7 +1,13 @@
 import { PLACE } from './turn.sql.js';
 
+/** What a settle makes of a row that has succeeded. */
+const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
+           alone = false`;
+
 // `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
-const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
+const fence = (id: string, attempt: string, owner: string) =>
+  `o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;
+const FENCE = fence('$1', '$2', '$3');
 
 /**
  * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
@@ -98,15 +104,29 @@ export const LIVE_LEASES = `
 /** Without a result: of a statement that writes to one table, planning takes a third less. */
 export const SETTLE = `
   UPDATE webhook_outbox o
-     SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-         alone = false
+     SET ${DONE}
    WHERE ${FENCE}`;
+
+/** Of the error that a settle with the COMMIT fails with. */
+export const REFUSED = 'webhook inbox: rows settled: ';
+
+/**
+ * As SETTLE, for one message with COMMIT: it fails where the fence refuses it, so that the COMMIT is not reached. The cast fails when it
+ * is run, and it is run for no other count than one. Ids and numbers of ours: nothing to be quoted.
+ */
+export const settleOrFail = (id: string, attempt: number, owner: string) => `
+  WITH settled AS (
+    UPDATE webhook_outbox o
+       SET ${DONE}
+     WHERE ${fence(`'${id}'`, String(attempt), `'${owner}'`)}
+    RETURNING o.id
+  )
+  SELECT CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END FROM settled`;
 
 export const SETTLE_WITH_RESULT = `
   WITH settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-           alone = false
+       SET ${DONE}
      WHERE ${FENCE}
     RETURNING o.id
   ), kept AS (
@@ -236,8 +256,7 @@ export const SETTLE_MANY = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-           alone = false
+       SET ${DONE}
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
   ), kept AS (

@@ -1,10 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { sqlStateOf } from '../core/classify.js';
 import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
 import { storedEvent, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
+import type { UserTransaction } from './user.transaction.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
@@ -15,6 +17,7 @@ import {
   LEASE_DUE,
   LEASE_EVENT,
   LIVE_LEASES,
+  REFUSED,
   RELEASE,
   RENEW,
   RESUME_LATE,
@@ -22,6 +25,7 @@ import {
   SETTLE_WITH_RESULT,
   SETTLE_LATE,
   SETTLE_MANY,
+  settleOrFail,
   SUPERSEDE,
 } from './outbox.sql.js';
 import { countPending } from './pending.sql.js';
@@ -195,6 +199,14 @@ export class OutboxStore {
     }
     const [row]: { settled: number }[] = await manager.query(SETTLE_WITH_RESULT, [...fence(lease), result]);
     return row!.settled === 1;
+  }
+
+  /** The same without a result, for one message with the COMMIT: it fails when the lease is no longer ours. */
+  settleWithCommit(transaction: UserTransaction, lease: Lease, refusal: () => Error): void {
+    const { id, attempt, owner } = lease;
+    transaction.commitWith(settleOrFail(id, attempt, owner), (error) =>
+      sqlStateOf(error) === '22P02' && String(error).includes(REFUSED) ? refusal() : undefined,
+    );
   }
 
   /** Settles rows as done, each with its result. Returns the ids of those that were still ours. */

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { orAborted } from '../core/abort.js';
 import { isServerUnusable, sqlStateOf } from '../core/classify.js';
@@ -68,6 +69,7 @@ export function outsideTransaction<T>(code: () => T): T {
 export class UserTransaction {
   private call: Call | undefined;
   private running = 0;
+  private last: { readonly sql: string; readonly refusal: (error: unknown) => Error | undefined } | undefined;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   private misuse: string | undefined;
   private readonly failed = new Set<Call>();
@@ -118,6 +120,8 @@ export class UserTransaction {
       await this.begin(timeoutMs);
       this.client.query = this.gated.bind(this) as PgClient['query'];
       const result = await work(this);
+      // A write that was started in the very turn in which the code returned is refused while there is something to roll back.
+      if (this.last !== undefined) await nextTurn();
       if (this.misuse !== undefined) throw new ManagerMisused(this.misuse);
       await this.commit();
       return result;
@@ -193,6 +197,15 @@ export class UserTransaction {
     }
   }
 
+  /**
+   * Leaves a last statement to be sent with the COMMIT, in one message: a round trip less for each run.
+   * @param sql must fail where it is refused, so that nothing is committed; without parameters
+   * @param refusal the error of that failure, undefined when it is another
+   */
+  commitWith(sql: string, refusal: (error: unknown) => Error | undefined): void {
+    this.last = { sql, refusal };
+  }
+
   private async begin(timeoutMs: number): Promise<void> {
     // PostgreSQL refuses more than 2^31 - 1 ms.
     const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
@@ -204,24 +217,33 @@ export class UserTransaction {
 
   private async commit(): Promise<void> {
     await this.asOurs(async () => this.runner.broadcaster.broadcast('BeforeTransactionCommit'));
-    let answer: PgResult;
+    let answer: PgResult | undefined;
     try {
-      answer = await this.passThrough('COMMIT');
+      answer = await this.sendCommit();
     } catch (error) {
+      const refusal = this.last?.refusal(error);
+      if (refusal !== undefined) throw refusal;
       // An answer all the same, and no doubt about the end: a deferred constraint, for one.
       if (sqlStateOf(error) !== undefined && !isServerUnusable(error)) throw error;
       await this.destroy();
       throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
     }
-    if (answer.command !== 'COMMIT') {
+    if (answer?.command !== 'COMMIT') {
       // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
       await this.destroy();
       throw new NotCommitted(
         false,
-        `COMMIT was answered ${answer.command}: a query failed and its error was swallowed`,
+        `COMMIT was answered ${answer?.command}: a query failed and its error was swallowed`,
       );
     }
     await this.runner.broadcaster.broadcast('AfterTransactionCommit').catch(() => undefined);
+  }
+
+  private async sendCommit(): Promise<PgResult | undefined> {
+    if (this.last === undefined) return this.passThrough('COMMIT');
+    // One message, several answers: what fails in it ends it.
+    const answers: unknown = await this.passThrough(`${this.last.sql}; COMMIT`);
+    return (answers as PgResult[]).at(-1);
   }
 
   private async rollback(): Promise<void> {

@@ -9,6 +9,7 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from '../http/webhook.routes.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import type { Verdict } from '../inbox/verdict.js';
+import { HandOff } from '../inbox/hand.off.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { RelayLoop } from '../outbox/relay.loop.js';
 import { report, subtract, type TickReport } from '../outbox/tick.report.js';
@@ -79,6 +80,7 @@ export async function runDue(app: INestApplicationContext, maxMs = 10_000): Prom
   const relay = app.get(OutboxRelay);
   const end = performance.now() + maxMs;
   await app.get(RelayLoop).hold(async () => {
+    await app.get(HandOff).finish(maxMs);
     await within(relay.settled(), maxMs);
     await relay.drain({ maxMs: end - performance.now() });
   });

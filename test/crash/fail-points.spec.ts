@@ -21,6 +21,7 @@ const SOURCE_OF: Readonly<Record<string, ChaosSource>> = {
   'begin of an effect': 'charged',
   'result of an effect': 'completed',
   'commit of a completion': 'completed',
+  'settle of a handler': 'completed',
   'commit of an inline claim': 'inline',
   'settle of a batch': 'batched',
 };

@@ -81,7 +81,7 @@ describe('case 1 a claim tells truly who won it', () => {
     const [first, second] = [newClaim(key), newClaim(key)];
     expect(await claims.claim(manager, [first])).toMatchObject([{ won: true, receivedAt: expect.any(Date) }]);
     expect(await claims.claim(manager, [second])).toMatchObject([{ won: false, receivedAt: undefined }]);
-    expect(await claims.find(manager, key)).toBe(first.id);
+    expect(await claims.find(manager, key)).toMatchObject({ id: first.id });
     expect(await inbox.rows()).toMatchObject([{ id: first.rows[0]!.id }]);
   });
 

@@ -87,29 +87,41 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     }
   });
 
-  it('one whose write comes from code that has lost its context, while its run is being settled', async () => {
-    const timer = setInterval(() => {
-      void afterwards?.();
-      afterwards = undefined;
-    }, 0);
-    script.handle = async (event, context) => {
-      await record(event, context);
-      afterwards = () => stray(context.manager, event);
-    };
-    await inbox.deliver('1');
-    // The settle takes its time, so that the write comes in its middle.
-    await inbox.query(`CREATE OR REPLACE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+  it.each([
+    ['before its COMMIT', 'its result', 'dead', 0],
+    ['together with its COMMIT', undefined, 'done', 1],
+  ])(
+    'one whose write comes from code that has lost its context, while its run is being settled %s',
+    async (_, result, end, kept) => {
+      const timer = setInterval(() => {
+        void afterwards?.();
+        afterwards = undefined;
+      }, 0);
+      script.handle = async (event, context) => {
+        await record(event, context);
+        afterwards = () => stray(context.manager, event);
+        return result;
+      };
+      inbox.alerts.length = 0;
+      await inbox.deliver('1');
+      // The settle takes its time, so that the write comes in its middle.
+      await inbox.query(`CREATE OR REPLACE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END $$`);
-    await inbox.query(`CREATE TRIGGER slow BEFORE UPDATE ON webhook_outbox FOR EACH ROW WHEN (NEW.state = 'done')
+      await inbox.query(`CREATE TRIGGER slow BEFORE UPDATE ON webhook_outbox FOR EACH ROW WHEN (NEW.state = 'done')
       EXECUTE FUNCTION pause()`);
-    try {
-      expect(await inbox.relay.tick()).toMatchObject({ leased: 1, dead: 1 });
-    } finally {
-      clearInterval(timer);
-      await inbox.query(`DROP TRIGGER slow ON webhook_outbox`);
-    }
-    expect(await inbox.query(`SELECT * FROM received_event`)).toEqual([]);
-  });
+      try {
+        expect(await inbox.relay.tick()).toMatchObject({ leased: 1, [end]: 1 });
+      } finally {
+        clearInterval(timer);
+        await inbox.query(`DROP TRIGGER slow ON webhook_outbox`);
+      }
+      // What is refused is never sent: the run is rolled back, or committed as its code had left it.
+      expect(await inbox.query(`SELECT * FROM received_event`)).toHaveLength(kept);
+      expect(inbox.alerts.filter(({ kind }) => kind === 'manager-misused')).toMatchObject([
+        { name: 'awardee/handle' },
+      ]);
+    },
+  );
 
   it('one that has waited for a connection for longer than its time is not started', async () => {
     const started: string[] = [];

@@ -100,16 +100,16 @@ it('with places for all, a flooded source does not go first for having come firs
 describe('a quick handler, whose rows are leased ahead', () => {
   const LEASED = 'leased_by IS NOT NULL';
 
-  /** As if its runs had been short until now, and then hang: 6 of 7 places taken, 7 rows waiting for one. */
+  /** As if its runs had been short until now, and then hang: 6 of 7 places taken, and 14 rows, two for each place, waiting for one. */
   async function flood(): Promise<TestInbox> {
     const inbox = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
     const pace = inbox.app.get(Pace);
     pace.runTook('slow/slow-0', 1);
     pace.leaseTook(100);
-    for (let index = 0; index < 20; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+    for (let index = 0; index < 40; index += 1) await inbox.deliverTo('slow', `s-${index}`);
     await fill(inbox);
     await until(() => count('slow') === 6);
-    expect(await inbox.rows(LEASED)).toHaveLength(13);
+    expect(await inbox.rows(LEASED)).toHaveLength(20);
     return inbox;
   }
 
@@ -124,8 +124,8 @@ describe('a quick handler, whose rows are leased ahead', () => {
   it('hands its places on without another lease', async () => {
     const inbox = await flood();
     latch.open();
-    await until(async () => (await inbox.rows(`state = 'done'`)).length === 13);
-    expect(await inbox.rows('attempt > 0')).toHaveLength(13);
+    await until(async () => (await inbox.rows(`state = 'done'`)).length === 20);
+    expect(await inbox.rows('attempt > 0')).toHaveLength(20);
   });
 
   it.each([
@@ -136,7 +136,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
     event(inbox);
     await until(async () => (await inbox.rows(LEASED)).length === 6);
     const returned = await inbox.rows('attempt > 0 AND leased_by IS NULL');
-    expect(returned.map((row) => row.attempt - row.attempt_base)).toEqual(Array(7).fill(0));
+    expect(returned.map((row) => row.attempt - row.attempt_base)).toEqual(Array(14).fill(0));
     expect(inbox.relay.running).toBe(6);
     latch.open();
     await until(() => inbox.relay.running === 0);
@@ -146,12 +146,12 @@ describe('a quick handler, whose rows are leased ahead', () => {
   it('a row that may have killed a process gets the next place', async () => {
     const inbox = await flood();
     await inbox.query(
-      `UPDATE webhook_outbox SET alone = true, attempt = 1 WHERE event_id = 's-19' AND leased_by IS NULL`,
+      `UPDATE webhook_outbox SET alone = true, attempt = 1 WHERE event_id = 's-39' AND leased_by IS NULL`,
     );
     await inbox.relay.round(() => undefined);
-    expect(await inbox.rows(`${LEASED} AND event_id = 's-19'`)).toHaveLength(1);
+    expect(await inbox.rows(`${LEASED} AND event_id = 's-39'`)).toHaveLength(1);
     latch.open();
-    await until(async () => (await inbox.rows(`state = 'done' AND event_id = 's-19'`)).length === 1);
+    await until(async () => (await inbox.rows(`state = 'done' AND event_id = 's-39'`)).length === 1);
   });
 });
 
@@ -179,6 +179,7 @@ it.each([
   await outbox.enqueue(inbox.dataSource.manager, 'quick-effect', {});
   await fill(inbox);
   await until(() => count('quick-effect') === 1);
+  await until(async () => (await inbox.rows(`state = 'done'`)).length === 1);
   expect(await inbox.rows('leased_by IS NOT NULL')).toHaveLength(expected);
 });
 

@@ -1,6 +1,8 @@
 import { WakeUp } from '../../src/outbox/wake-up.js';
+import { LEASE_ALONE, LEASE_DUE } from '../../src/storage/outbox.sql.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { hear } from '../support/statements.js';
 import {
   awardeeSource,
   scripted,
@@ -48,5 +50,28 @@ describe('rounds of the relay', () => {
       async () => (await inbox.rows(`state = 'done' AND (kind = 'effect' OR source = 'idle')`)).length === 2,
       20_000,
     );
+  });
+
+  it('ask for the names that a commit has told of, and for no other', async () => {
+    script.handle = () => undefined;
+    const looks = await hear(inbox.dataSource, async () => {
+      await until(() => inbox.relay.isDry('idle/handle'));
+      inbox.app.get(WakeUp).wakeOwn(['idle/handle']);
+      await until(() => inbox.relay.isDry('idle/handle'));
+    });
+    expect(looks.filter(({ sql }) => sql === LEASE_ALONE)).toEqual([]);
+    expect(looks.filter(({ sql }) => sql === LEASE_DUE).map(({ parameters }) => parameters[2])).toEqual([
+      ['idle/handle'],
+    ]);
+  });
+
+  it('look everywhere when what was committed is not known', async () => {
+    await database.query(
+      `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, due_at = now()
+        WHERE kind = 'handler' AND source = 'idle'`,
+    );
+    await until(() => inbox.relay.isDry('idle/handle'));
+    inbox.app.get(WakeUp).wakeOwn();
+    await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 20_000);
   });
 });

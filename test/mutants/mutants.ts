@@ -34,8 +34,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        "const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
-        'const FENCE = `o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`;',
+        "`o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;",
+        '`o.id = ${id} AND ${attempt}::int IS NOT NULL AND ${owner}::uuid IS NOT NULL`;',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -46,8 +46,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        "const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
-        'const FENCE = `o.id = $1 AND o.attempt = $2 AND $3::uuid IS NOT NULL`;',
+        "`o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;",
+        '`o.id = ${id} AND o.attempt = ${attempt} AND ${owner}::uuid IS NOT NULL`;',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -61,6 +61,11 @@ export const MUTANTS: readonly Mutant[] = [
         'if (!settled) throw new LeaseLost();\n    const passed',
         'const passed',
       ),
+      edit(
+        'src/storage/outbox.sql.ts',
+        "CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END",
+        'count(*)',
+      ),
     ],
     spec: 'test/integration/relay.spec.ts',
     test: 'a handler that ends after its lease was taken commits nothing',
@@ -70,8 +75,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/user.transaction.ts',
-        "if (answer.command !== 'COMMIT') {",
-        "if (answer.command === 'nothing') {",
+        "if (answer?.command !== 'COMMIT') {",
+        "if (answer?.command === 'nothing') {",
       ),
     ],
     spec: 'test/integration/commit-in-doubt.spec.ts',
@@ -175,8 +180,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/outbox/handler.runner.ts',
-        'if (outcome !== undefined) return this.ended(row, { outcome, wake: true });',
-        "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', wake: true });",
+        'if (outcome !== undefined) return this.ended(row, { outcome, woken: undefined });',
+        "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', woken: undefined });",
       ),
     ],
     spec: 'test/integration/claim.spec.ts',

@@ -127,6 +127,11 @@ function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | un
     inTransaction.delete(client);
     return text === 'COMMIT' ? commitOf(seen) : undefined;
   }
+  // With the settle, in one message.
+  if (text.endsWith('; COMMIT')) {
+    inTransaction.delete(client);
+    return 'commit of a handler';
+  }
   // Effects that end together are settled together, outside of any transaction; a batch of handlers within its own.
   const isSettle =
     text === SETTLE || text === SETTLE_WITH_RESULT || (text === SETTLE_MANY && seen === undefined);

@@ -41,7 +41,7 @@ describe('wrong options stop the boot with their path, what was expected, and wh
     [
       'a name that is like no other',
       () => ({ sources: {}, relay: { concurrency: 5 } }),
-      "WebhooksModule options.relay: unknown option 'concurrency'; known: effects, handlers, lease, listen, pollInterval, shutdownGrace",
+      "WebhooksModule options.relay: unknown option 'concurrency'; known: effects, handOff, handlers, lease, listen, pollInterval, shutdownGrace",
     ],
     [
       'a provider’s name for a source',

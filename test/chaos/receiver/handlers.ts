@@ -44,14 +44,13 @@ async function apply(manager: EntityManager, { source, eventId }: Told): Promise
 async function work(effect: string, event: WebhookEvent, { manager, enqueue }: HandlerContext) {
   await apply(manager, event);
   await enqueue(effect, { source: event.source, eventId: event.eventId });
-  return 'recorded';
 }
 
 @Injectable()
 export class OwnHandler {
   @OnWebhook('own', '*', { retry, name: 'own', was: ['own-of-before'] })
   async own(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
   }
 }
 
@@ -60,7 +59,7 @@ export class OwnHandler {
 export class FormerOwnHandler {
   @OnWebhook('own', '*', { retry, name: 'own-of-before' })
   async own(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
   }
 }
 
@@ -68,7 +67,7 @@ export class FormerOwnHandler {
 export class ChaosHandlers {
   @OnWebhook<Body>('keyed', '*', { retry, key: ({ payload }) => payload.resource })
   async keyed(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
   }
 
   @OnWebhook('batched', '*', { retry, batch: 5 })
@@ -81,27 +80,31 @@ export class ChaosHandlers {
 
   @OnWebhook('inline', '*', { retry, inline: true })
   async inline(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
   }
 
   @OnWebhook('patient', '*', { retry })
   async patient(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
+    // With a result, the settle is a statement of its own before the COMMIT.
+    return 'recorded';
   }
 
   @OnWebhook('timed', '*', { retry })
   async timed(event: WebhookEvent, context: HandlerContext) {
-    return work('tell', event, context);
+    await work('tell', event, context);
   }
 
   @OnWebhook('charged', '*', { retry })
   async charged(event: WebhookEvent, context: HandlerContext) {
-    return work('charge', event, context);
+    await work('charge', event, context);
   }
 
   @OnWebhook('completed', '*', { retry })
   async completed(event: WebhookEvent, context: HandlerContext) {
-    return work('tell-and-complete', event, context);
+    await work('tell-and-complete', event, context);
+    // With a result, the settle is a statement of its own before the COMMIT.
+    return 'recorded';
   }
 }
 

@@ -1,0 +1,145 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { errorText, logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { within } from '../core/within.js';
+import { firstName, HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
+import type { HeldPlace } from '../outbox/job.js';
+import { JobRunner } from '../outbox/job.runner.js';
+import { LoneStatements } from '../outbox/lone.statements.js';
+import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { PausedNames, type Paused } from '../outbox/paused.names.js';
+import { RelayLoop } from '../outbox/relay.loop.js';
+import { rowFacts } from '../outbox/row-facts.js';
+import { WakeUp } from '../outbox/wake-up.js';
+import type { NewHandlerRow } from '../storage/claim.store.js';
+import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import { Claimer, type Claim } from './claimer.js';
+import { leasedRow } from './leased-row.js';
+
+/** A claim to be made, and the places kept for those of its rows that are to run here at once. */
+export interface Offer extends Claim {
+  readonly places: readonly HeldPlace[];
+}
+
+/**
+ * Warm hand-off: a row that finds a place free is inserted leased to this process and runs right after the commit, with its event in
+ * memory, instead of being looked for. Only while nothing of its name waits: what came before goes first. Never one with an order key
+ * or a limit of its own, which the lease decides about.
+ */
+@Injectable()
+export class HandOff {
+  private readonly logger = new Logger('WebhookInbox');
+  private readonly givingBack = new Set<Promise<void>>();
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly registry: HandlerRegistry,
+    private readonly claimer: Claimer,
+    private readonly relay: OutboxRelay,
+    private readonly loop: RelayLoop,
+    private readonly runner: JobRunner,
+    private readonly paused: PausedNames,
+    private readonly statements: LoneStatements,
+    private readonly store: OutboxStore,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /** The claim of an event with the rows owed for it. Its end must be told: `claimed`, `dropped` or `inDoubt`. */
+  offer(event: Claim['event'], handlers: readonly Handler[]): Offer {
+    const places: HeldPlace[] = [];
+    const rows = handlers.map((handler) => {
+      const row = this.claimer.row(event, handler.name);
+      const place = this.place(event, handler, row);
+      if (place === undefined) return row;
+      places.push(place);
+      return { ...row, lease: { owner: this.relay.owner, ms: this.leaseMs } };
+    });
+    return { event, rows, places };
+  }
+
+  /** The claim was committed. @param receivedAt undefined when the event was known, and no row was inserted */
+  claimed({ places }: Offer, receivedAt: Date | undefined): void {
+    if (receivedAt === undefined) return this.dropped({ places });
+    for (const place of places) {
+      const [row] = place.rows;
+      this.track(this.begin(place, { ...row, event: { ...row.event!, receivedAt } }));
+    }
+  }
+
+  /** The claim was not made, and nothing of it was sent. */
+  dropped({ places }: Pick<Offer, 'places'>): void {
+    for (const place of places) this.letGo(place);
+  }
+
+  /** The claim failed, and may have been committed all the same: then its rows are leased, and nobody runs them. */
+  inDoubt({ places }: Offer): void {
+    for (const place of places) this.track(this.giveBack(place));
+  }
+
+  /** Waits until what has been committed runs, or has been given back. False when it took longer. */
+  async finish(maxMs: number): Promise<boolean> {
+    return within(Promise.all(this.givingBack), maxMs);
+  }
+
+  private get leaseMs(): number {
+    return this.options.relay === false ? 0 : this.options.relay.leaseMs;
+  }
+
+  private place(event: Claim['event'], handler: Handler, row: NewHandlerRow): HeldPlace | undefined {
+    const { relay, sources } = this.options;
+    if (relay === false || !relay.handOff || !this.loop.turns || !this.relay.isDry(row.name))
+      return undefined;
+    if (this.isPaused(this.paused.known, handler)) return undefined;
+    const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
+    if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
+    const leased = leasedRow(event, row, this.relay.owner, new Date());
+    // From before the insert: the lease ends no sooner than this process believes.
+    return this.runner.hold(leased, performance.now() + relay.leaseMs);
+  }
+
+  private async begin(place: HeldPlace, row: LeasedRow): Promise<void> {
+    const paused = await this.paused.read(this.leaseMs).catch(() => undefined);
+    // Nothing is awaited from here on: what is decided holds when it starts.
+    if (!this.mayBegin(place, row, paused)) return this.giveBack(place);
+    const job = this.runner.startHeld(place, { ...row, leasedAt: performance.now() });
+    void job.ended.then((outcomes) =>
+      this.loop.runEnded([...outcomes.values()].some((one) => one !== 'done')),
+    );
+  }
+
+  private mayBegin({ leaseEndsAt }: HeldPlace, { name }: LeasedRow, paused: Paused | undefined): boolean {
+    if (this.isPaused(paused, this.registry.handler(name)!)) return false;
+    // One that has waited for long might be taken before its first renewal.
+    const leftMs = leaseEndsAt - performance.now();
+    return this.loop.turns && !this.runner.isExclusive && leftMs > (2 * this.leaseMs) / 3;
+  }
+
+  private isPaused(paused: Paused | undefined, handler: Handler): boolean {
+    if (paused === undefined) return true;
+    return paused.has('handler', firstName(handler)) || paused.has('source', handler.source);
+  }
+
+  private async giveBack(place: HeldPlace): Promise<void> {
+    const [row] = place.rows;
+    try {
+      const released = await this.statements.send((manager) => this.store.release(manager, [row]));
+      if (released > 0) this.wakeUp.wake([row.name]);
+    } catch (error) {
+      const text = `a lease could not be given back, and will end: ${errorText(error)}`;
+      this.logger.warn(logLine(text, rowFacts(row)));
+    } finally {
+      this.letGo(place);
+    }
+  }
+
+  private letGo(place: HeldPlace): void {
+    this.runner.letGo(place);
+    this.loop.runEnded(false);
+  }
+
+  private track(work: Promise<void>): void {
+    const ended: Promise<void> = work.finally(() => this.givingBack.delete(ended));
+    this.givingBack.add(ended);
+  }
+}
