@@ -19,6 +19,7 @@ const FORGIVEN = (row: string) => `CASE WHEN ${row}.alone AND ${row}.kind = 'han
  * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
  * attempts. An attempt counted before and not settled is `lost`. One that is lost among others says little about its row: the row
  * moves to a lane, where it runs alone and the next loss is its own.
+ * An array of ids, and LATERAL with a LIMIT: a join may be planned as a hash of a whole table, for as few rows as these.
  */
 const TAKE = `
   taken AS (
@@ -35,7 +36,7 @@ const TAKE = `
                          WHEN due.in_doubt THEN 'in-doubt'
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
-      FROM due WHERE o.id = due.id
+      FROM due WHERE o.id = due.id AND o.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING o.*, due.exhausted, due.was_lost, due.moves
   )
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
@@ -44,8 +45,12 @@ const TAKE = `
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
     FROM taken t
-    LEFT JOIN webhook_claim c ON c.source = t.source AND c.tenant = t.tenant AND c.event_id = t.event_id AND NOT t.moves
-    LEFT JOIN webhook_outbox_data d ON d.outbox_id = t.id AND t.kind = 'effect' AND NOT t.moves
+    LEFT JOIN LATERAL (
+      SELECT id, event_type, occurred_at, received_at, headers, body FROM webhook_claim
+       WHERE source = t.source AND tenant = t.tenant AND event_id = t.event_id AND NOT t.moves LIMIT 1) c ON true
+    LEFT JOIN LATERAL (
+      SELECT payload, result FROM webhook_outbox_data
+       WHERE outbox_id = t.id AND t.kind = 'effect' AND NOT t.moves LIMIT 1) d ON true
    ORDER BY t.created_at, t.id`;
 
 // A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none

@@ -370,6 +370,40 @@ describe('the plan of the lease', () => {
     }
   }, 120_000);
 
+  it.each([20, 500])(
+    'reads neither claims nor payloads from end to end for %i rows, though there are few of them',
+    async (limit) => {
+      await database.query(`INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, origin, verified_by, owed, headers, body)
+      SELECT 'awardee', '', 'e' || n, gen_random_uuid(), 't', 'delivery', 'x', 1, '{}', decode(repeat('ab', 1500), 'hex')
+        FROM generate_series(1, 1000) n`);
+      await database.query(`INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
+      SELECT gen_random_uuid(), 'handler', 'awardee/handle', source, tenant, event_id FROM webhook_claim`);
+      await database.query(`WITH effect AS (
+        INSERT INTO webhook_outbox (id, kind, name) SELECT gen_random_uuid(), 'effect', 'mail' FROM generate_series(1, 5000) RETURNING id)
+      INSERT INTO webhook_outbox_data (outbox_id, payload) SELECT id, '{}' FROM effect`);
+      for (const statistics of ['stale', 'fresh']) {
+        if (statistics === 'fresh') await analyze();
+        for (const name of ['awardee/handle', 'mail']) {
+          const plan = await explainOf(LEASE_DUE, [
+            randomUUID(),
+            30_000,
+            [name],
+            [20],
+            [limit],
+            limit,
+            [false],
+            [name],
+            [limit],
+          ]);
+          expect(plan[0]!['Actual Rows']).toBe(limit);
+          expect(
+            plan.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']),
+          ).toEqual([]);
+        }
+      }
+    },
+  );
+
   async function explainOf(sql: string, values: readonly unknown[]): Promise<PlanNode[]> {
     const runner = database.dataSource.createQueryRunner();
     await runner.startTransaction();
