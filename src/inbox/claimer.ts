@@ -191,12 +191,20 @@ export class Claimer {
 
   private newClaim({ event, rows, origin = 'delivery' }: Claim): NewClaim {
     const source = this.options.sources.get(event.source)!;
-    const { bodySha256, ...rest } = event;
+    const { source: name, tenant, eventId, id, type, occurredAt, verifiedBy, headers, body } = event;
     return {
-      ...rest,
+      source: name,
+      tenant,
+      eventId,
+      id,
+      type,
+      occurredAt,
+      verifiedBy,
+      headers,
+      body,
       rows,
       origin,
-      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256,
+      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : event.bodySha256,
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
   }

@@ -31,6 +31,7 @@ export interface IncomingEvent extends EventKey {
   readonly verifiedBy: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
+  /** Made when it is first asked for: of a new event whose id is signed, nobody asks. */
   readonly bodySha256: Buffer;
 }
 
@@ -46,6 +47,7 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
     const id = eventId(identity.id, `the event id of source '${source.name}'`);
     if (events.has(id)) continue;
     const bytes = identity.body ?? request.rawBody;
+    let digest: Buffer | undefined;
     events.set(id, {
       source: source.name,
       tenant,
@@ -56,7 +58,10 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
       verifiedBy,
       headers,
       body: bytes,
-      bodySha256: createHash('sha256').update(bytes).digest(),
+      get bodySha256() {
+        digest ??= createHash('sha256').update(bytes).digest();
+        return digest;
+      },
     });
   }
   return [...events.values()].sort(byKey);
