@@ -36,7 +36,7 @@ async function run(options: ChaosOptions): Promise<number> {
     await built.remove();
   }
   print(options, verdict, Math.round((performance.now() - startedAt) / 1000));
-  if (options.record) record(options, verdict);
+  if (options.record) await record(options, verdict);
   return verdict.faults.length === 0 ? 0 : 1;
 }
 
@@ -82,7 +82,7 @@ async function anotherMode(
         return readVerdict(options.dir);
       },
     });
-    tell(options, report);
+    await tell(options, report);
     return report.faults.length === 0 ? 0 : 1;
   });
 }

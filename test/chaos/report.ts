@@ -31,7 +31,7 @@ export function merge(verdicts: readonly Verdict[]): Verdict {
 }
 
 /** A mode's own report; a soak has a table beside its figures. */
-export function tell(options: ChaosOptions, report: ModeReport): void {
+export async function tell(options: ChaosOptions, report: ModeReport): Promise<void> {
   const { courses, ...rest } = report;
   if (options.json) console.log(JSON.stringify(report));
   else {
@@ -42,7 +42,7 @@ export function tell(options: ChaosOptions, report: ModeReport): void {
       console.log(table.toString());
     }
   }
-  if (options.record && courses !== undefined) recordSoak(options, report, courses);
+  if (options.record && courses !== undefined) await recordSoak(options, report, courses);
 }
 
 const COURSE_HEAD = ['figure', 'before', 'pinned', 'middle', 'last', ''] as const;
@@ -58,9 +58,13 @@ function inUnit(value: number | undefined, unit: Course['unit']): string {
   return unit === 'ms' ? `${Math.round(value)} ms` : Math.round(value).toLocaleString('en');
 }
 
-function recordSoak({ seed, adapter }: ChaosOptions, report: ModeReport, courses: readonly Course[]): void {
+async function recordSoak(
+  { seed, adapter }: ChaosOptions,
+  report: ModeReport,
+  courses: readonly Course[],
+): Promise<void> {
   const figures = Object.entries(report.figures as Readonly<Record<string, number>>);
-  writeFigures('docs/reliability.md', 'soak', [
+  await writeFigures('docs/reliability.md', 'soak', [
     `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${adapter}: ` +
       (report.faults.length === 0 ? 'passed.' : `**${report.faults.join('; ')}**.`),
     figures.map(([name, value]) => `${name} ${value.toLocaleString('en')}`).join(', ') + '.',
@@ -86,12 +90,12 @@ export function print({ json, seed, adapter }: ChaosOptions, verdict: Verdict, s
 }
 
 /** Puts the figures where readers find them, with when and on what they were had. */
-export function record(
+export async function record(
   { faults: done, seed, adapter, stages }: ChaosOptions,
   { figures, faults }: Verdict,
-): void {
+): Promise<void> {
   const rows = Object.entries(figures).map(([name, value]) => `| ${name} | ${value.toLocaleString('en')} |`);
-  writeFigures('docs/reliability.md', PLACES[done], [
+  await writeFigures('docs/reliability.md', PLACES[done], [
     `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${adapter}, ${stages.length === 1 ? '1 stage' : `${stages.length} stages`}: ` +
       (faults.length === 0 ? 'passed.' : `**${faults.length} faults**.`),
     '',
