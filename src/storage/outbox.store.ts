@@ -4,6 +4,7 @@ import { sqlStateOf } from '../core/classify.js';
 import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
+import { MAX_ERROR_BYTES } from '../core/log.js';
 import { storedEvent, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
 import type { UserTransaction } from './user.transaction.js';
@@ -116,8 +117,6 @@ interface Release {
   readonly running?: boolean;
   readonly since?: Date;
 }
-
-const MAX_ERROR_BYTES = 4_000;
 
 @Injectable()
 export class OutboxStore {
