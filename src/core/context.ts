@@ -72,9 +72,15 @@ export interface EffectContext {
   readonly timeoutMs: number;
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
-  /** What an earlier attempt returned whose completion failed: the outside call was made and need not be again. */
+  /**
+   * What an earlier attempt returned whose completion failed, as JSON keeps it: the outside call was made and need not be again.
+   */
   readonly previous?: { readonly result: unknown };
-  /** Work that commits with the effect's completion, run once after the method has returned. */
+  /**
+   * Work that commits with the effect's completion, run once after the method has returned. What the method returns is kept for it
+   * whole, as JSON, up to 1 MB. Larger, or no JSON (a BigInt, a circle), it makes the row dead without the work: the call was made, and
+   * another attempt would make it again. Return an id and load the rest.
+   */
   readonly complete: (work: (context: CompletionContext) => unknown) => Promise<void>;
 }
 
@@ -83,6 +89,6 @@ export interface CompletionContext {
   readonly manager: EntityManager;
   /** Enqueues follow-up effects. */
   readonly enqueue: Enqueue;
-  /** What the effect's method returned, now or in the earlier attempt. */
+  /** What JSON makes of what the effect's method returned, at each attempt alike: a Date is text, undefined is null. */
   readonly result: unknown;
 }

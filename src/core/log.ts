@@ -1,4 +1,8 @@
 import { WebhookInboxError } from './errors.js';
+import { storable } from './event.js';
+
+/** What is kept and told of an error: its text may hold a whole answer. */
+export const MAX_ERROR_BYTES = 4_000;
 
 /** Facts that stand on each log line: source, event, outbox, attempt, … */
 export type Facts = Readonly<Record<string, string | number | undefined>>;
@@ -13,9 +17,13 @@ export function logLine(message: string, facts: Facts): string {
 
 /**
  * An error as text for logs and tables: its name and message, never its parameters, which may hold a payload. With the code of its
- * cause: fetch says 'fetch failed' whatever it was.
+ * cause: fetch says 'fetch failed' whatever it was. Cut to what a row keeps.
  */
 export function errorText(error: unknown): string {
+  return storable(wholeText(error), MAX_ERROR_BYTES);
+}
+
+function wholeText(error: unknown): string {
   if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
   const text = error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
   const { code } = Object(error.cause) as { code?: unknown };

@@ -224,7 +224,7 @@ export class EventDispatcher {
     });
     for (const [index, offer] of offers.entries()) {
       const arrival = arrivals[index];
-      this.log(offer.event, arrival === undefined ? 'duplicate' : 'claimed', offer.rows.length);
+      this.log(offer.event, arrival === undefined ? undefined : offer.rows.length);
       this.handOff.claimed(offer, arrival);
     }
     this.wakeUp.wake(woken);
@@ -243,10 +243,14 @@ export class EventDispatcher {
     }
   }
 
-  private log({ source, tenant, eventId, type, id }: IncomingEvent, message: string, rows: number): void {
+  /** @param rows of the claim; undefined for a duplicate, whose id and rows are in no table */
+  private log({ source, tenant, eventId, type, id }: IncomingEvent, rows: number | undefined): void {
     // A line that nobody gets is not made: at thousands of events a second it shows.
     if (!Logger.isLevelEnabled('log')) return;
-    this.logger.log(logLine(message, { source, tenant, event: eventId, type, id, rows }));
+    const facts = { source, tenant, event: eventId, type };
+    this.logger.log(
+      rows === undefined ? logLine('duplicate', facts) : logLine('claimed', { ...facts, id, rows }),
+    );
   }
 }
 

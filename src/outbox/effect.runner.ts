@@ -15,7 +15,7 @@ import { GroupSettle } from './group.settle.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { LoneStatements } from './lone.statements.js';
 import { Outbox } from './outbox.js';
-import { effectResult } from './result.js';
+import { effectResult, keptResult, ResultRefused } from './result.js';
 import { rowFacts } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
@@ -115,12 +115,12 @@ export class EffectRunner {
     let kept = false;
     try {
       // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
+      const json = asJson(row, called);
       if (called.completion !== undefined) {
-        const result = effectResult(called.result) ?? 'null';
-        await this.statements.send((manager) => this.store.keepResult(manager, row.id, result));
+        await this.statements.send((manager) => this.store.keepResult(manager, row.id, json!));
         kept = true;
       }
-      this.wakeUp.wake(await this.commit(effect, row, called, signal));
+      this.wakeUp.wake(await this.commit(effect, row, called.completion, json, signal));
     } catch (error) {
       if (await this.statements.send((manager) => this.store.endOf(manager, row))) {
         this.wakeUp.wake();
@@ -139,11 +139,12 @@ export class EffectRunner {
   private async commit(
     effect: Effect,
     row: LeasedRow,
-    { result, completion }: Called,
+    completion: Completion | undefined,
+    json: string | undefined,
     signal: AbortSignal,
   ): Promise<string[]> {
     const settle = async (manager: EntityManager): Promise<string[]> => {
-      if (!(await this.store.settle(manager, row, effectResult(result)))) throw new LeaseLost();
+      if (!(await this.store.settle(manager, row, json))) throw new LeaseLost();
       const passed = row.orderKey !== undefined && (await this.turns.pass(manager, row.orderKey));
       return passed ? namesOf(effect) : [];
     };
@@ -152,12 +153,14 @@ export class EffectRunner {
         const { manager, queryRunner } = transaction;
         const run = new RunEnqueue(this.enqueueStores, manager, row);
         this.outbox.bind(queryRunner, run.enqueue);
+        // As a later attempt would get it: a Date is text there.
+        const result = JSON.parse(json!) as unknown;
         await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }), signal);
         return [...(await transaction.asOurs(settle)), ...run.woken];
       });
     }
     if (row.orderKey === undefined) {
-      if (!(await this.settles.settle({ lease: row, result: effectResult(result) }))) throw new LeaseLost();
+      if (!(await this.settles.settle({ lease: row, result: json }))) throw new LeaseLost();
       return [];
     }
     return this.statements.commit(settle);
@@ -173,7 +176,11 @@ export class EffectRunner {
 
   private async recordLate(row: LeasedRow, called: Called): Promise<void> {
     try {
-      const settled = await this.settleLate(row, called);
+      const settled = await this.settleLate(row, called).catch((error: unknown) => {
+        if (!(error instanceof ResultRefused)) throw error;
+        return this.failures.refuseLate(row, error);
+      });
+      if (settled === undefined) return;
       this.logger.warn(logLine(settled ? 'a late end was recorded' : 'a late end was kept', rowFacts(row)));
     } catch (error) {
       this.logger.error(logLine(`a late end could not be recorded: ${errorText(error)}`, rowFacts(row)));
@@ -184,13 +191,15 @@ export class EffectRunner {
    * What is done about an end that came after its lease. A call with a completion is not done before that has committed: the next
    * attempt, of a parked row too, gets the result and need not call again.
    * @returns whether the row is done
+   * @throws ResultRefused
    */
-  private async settleLate(row: LeasedRow, { result, completion }: Called): Promise<boolean> {
-    const json = effectResult(result);
+  private async settleLate(row: LeasedRow, called: Called): Promise<boolean> {
+    const { completion } = called;
+    const json = asJson(row, called);
     const settled =
       completion === undefined
         ? await this.statements.send((manager) => this.store.settleLate(manager, row, json))
-        : await this.statements.send((manager) => this.store.resumeLate(manager, row, json ?? 'null'));
+        : await this.statements.send((manager) => this.store.resumeLate(manager, row, json!));
     // The row may have had the turn of its key, or a parked one may have held it.
     if (settled) this.wakeUp.wake();
     return settled && completion === undefined;
@@ -202,6 +211,11 @@ function readPayload(row: LeasedRow): unknown {
   const payload = row.payload && parseJson(row.payload);
   if (payload === undefined) throw new UnreadableBody('the payload of the effect is missing or damaged');
   return payload;
+}
+
+/** @throws ResultRefused when there is a completion and it could not be given the result */
+function asJson({ name }: LeasedRow, { result, completion }: Called): string | undefined {
+  return completion === undefined ? effectResult(result) : keptResult(name, result);
 }
 
 function policy(effect: Effect, inDoubt = false): FailurePolicy {

@@ -17,6 +17,7 @@ import {
 } from '../storage/outbox.store.js';
 import { DeadLetters } from './dead.letters.js';
 import { LoneStatements } from './lone.statements.js';
+import { ResultRefused } from './result.js';
 import { rowFacts } from './row-facts.js';
 
 /** What a person is to know who decides about a parked effect. */
@@ -100,6 +101,19 @@ export class FailureSettler {
     return 'parked';
   }
 
+  /** Makes a row dead whose attempt has ended after its lease, so that it is not called again; not once another attempt has begun. */
+  async refuseLate(row: LeasedRow, error: ResultRefused): Promise<void> {
+    const text = errorText(error);
+    const to = { state: 'dead', reason: 'permanent-error' } as const;
+    this.logger.warn(logLine(`a late end was refused: ${text}`, rowFacts(row)));
+    const settled = await this.statements.send(
+      async (manager) =>
+        (await this.store.failLate(manager, row, to, text)) ||
+        (await this.store.hasFailed(manager, row, to, text)),
+    );
+    if (settled) this.tellDead(row, to.reason, text);
+  }
+
   /** A handler's row whose claim is gone (deleted by hand, or restored from an older backup) has nothing to be run with. */
   async bury(row: LeasedRow): Promise<void> {
     const reason = 'unreadable-body';
@@ -159,6 +173,8 @@ function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSe
   if (error instanceof UnreadableBody) {
     return { state: 'dead', reason: policy.effect ? 'unreadable-payload' : 'unreadable-body' };
   }
+  // Whatever the effect's own classifier makes of other errors: another attempt would call once more.
+  if (error instanceof ResultRefused) return { state: 'dead', reason: 'permanent-error' };
   const failure = classify(error, ...policy.classifiers);
   if (failure.kind === 'permanent') return { state: 'dead', reason: 'permanent-error' };
   // The next redelivery leases the row whatever its due time, and makes it dead when its attempts are used up.

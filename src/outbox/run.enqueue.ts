@@ -87,7 +87,8 @@ export function newEffect(effect: Effect, payload: unknown, options: EnqueueOpti
   };
 }
 
-const MAX_PAYLOAD_BYTES = 1024 * 1024;
+/** Also of a result that is kept for a completion. */
+export const MAX_PAYLOAD_BYTES = 1024 * 1024;
 
 /** An effect's payload as the bytes that each attempt will see. */
 export function freeze(effect: string, payload: unknown): Buffer {

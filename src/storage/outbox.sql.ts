@@ -202,6 +202,16 @@ export const RESUME_LATE = `
   )
   SELECT id FROM resumed`;
 
+// A call that is known to have been made and must not be made again by itself. A parked row waits for a person already.
+export const FAIL_LATE = `
+  WITH failed AS (
+    UPDATE webhook_outbox o
+       SET state = 'dead', settled_at = clock_timestamp(), reason = $3, error = $4, alone = false
+     WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'pending' AND o.leased_by IS NULL
+    RETURNING o.id
+  )
+  SELECT id FROM failed`;
+
 const FENCED_ROWS = `
   SELECT o.id FROM webhook_outbox o
     JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)

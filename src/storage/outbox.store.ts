@@ -4,6 +4,7 @@ import { sqlStateOf } from '../core/classify.js';
 import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
+import { MAX_ERROR_BYTES } from '../core/log.js';
 import { storedEvent, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
 import type { UserTransaction } from './user.transaction.js';
@@ -12,6 +13,7 @@ import {
   ENQUEUE,
   EXISTING,
   FAIL,
+  FAIL_LATE,
   KEEP_RESULT,
   LEASE_ALONE,
   LEASE_DUE,
@@ -116,8 +118,6 @@ interface Release {
   readonly running?: boolean;
   readonly since?: Date;
 }
-
-const MAX_ERROR_BYTES = 4_000;
 
 @Injectable()
 export class OutboxStore {
@@ -241,6 +241,22 @@ export class OutboxStore {
   async resumeLate(manager: EntityManager, lease: Lease, result: string): Promise<boolean> {
     await this.keepResult(manager, lease.id, result);
     const rows: unknown[] = await manager.query(RESUME_LATE, [lease.id, lease.attempt]);
+    return rows.length === 1;
+  }
+
+  /** Makes a row dead that waits for its next attempt, after the late end of its last one. False when it does not wait for that. */
+  async failLate(
+    manager: EntityManager,
+    lease: Lease,
+    { reason }: FailedSettle & { state: 'dead' },
+    error: string,
+  ): Promise<boolean> {
+    const rows: unknown[] = await manager.query(FAIL_LATE, [
+      lease.id,
+      lease.attempt,
+      reason,
+      storable(error, MAX_ERROR_BYTES),
+    ]);
     return rows.length === 1;
   }
 

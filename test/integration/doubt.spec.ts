@@ -365,6 +365,31 @@ describe('an end that comes late', () => {
     expect([await result(), calls]).toEqual(['"attempt 1"', 1]);
   });
 
+  it.each([
+    ['park', 'parked'],
+    ['retry', 'dead'],
+  ] as const)(
+    "whose result cannot be kept for its completion (inDoubt: '%s') leaves the row %s: nothing calls again by itself",
+    async (inDoubt, state) => {
+      let completed = 0;
+      script.effect = async (_payload, context) => {
+        calls += 1;
+        await context.complete(() => (completed += 1));
+        await latch.wait();
+        return { cents: 1n };
+      };
+      await start({ inDoubt, timeout: 50, retry: { base: '1h' } });
+      await owe();
+      await inbox.relay.tick();
+      latch.open();
+      if (state === 'dead') await until(async () => (await row()).state === 'dead');
+      else await pause(200);
+      expect(await row()).toMatchObject({ state });
+      await attempt();
+      expect([calls, completed]).toEqual([1, 0]);
+    },
+  );
+
   it('changes nothing once another attempt was made', async () => {
     await start({ timeout: 50 });
     await owe();
@@ -445,6 +470,20 @@ describe('a completion that fails', () => {
     await inbox.app.get(Revivals).revive([id], who);
     expect(await attempt()).toMatchObject({ parked: 1 });
     expect(await row()).toMatchObject({ state: 'parked', reason: 'key-expired' });
+    expect(calls).toBe(1);
+  });
+
+  it('since it cannot be given the result: dead whatever the classifier says, and one that is revived asks before it calls', async () => {
+    script.effect = async (_payload, { complete }) => {
+      calls += 1;
+      await complete(() => undefined);
+      return { cents: 1n };
+    };
+    await start({ inDoubt: 'park', classify: () => 'transient' });
+    const id = await owe();
+    expect(await attempt()).toMatchObject({ dead: 1 });
+    await inbox.app.get(Revivals).revive([id], who);
+    expect(await attempt()).toMatchObject({ parked: 1 });
     expect(calls).toBe(1);
   });
 

@@ -93,6 +93,15 @@ describe('R36 R37 what a handler enqueues', () => {
     );
   });
 
+  it('returns without a completion may hold a BigInt: shown as text', async () => {
+    script.handle = async (_, { enqueue }) => void (await enqueue('mail', {}));
+    script.effect = () => ({ cents: 12n });
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    const kept = `SELECT result FROM webhook_outbox_data WHERE result IS NOT NULL`;
+    expect(await database.query(kept)).toEqual([{ result: '{"cents":"12"}' }]);
+  });
+
   it('is gone when the handler fails, and comes back under the same id', async () => {
     const ids: string[] = [];
     script.handle = async (_, { enqueue, attempt }) => {
@@ -323,6 +332,43 @@ describe('complete', () => {
     expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
     await inbox.settle();
     expect(await database.query(`SELECT FROM received_event`)).toHaveLength(1);
+  });
+
+  it('gets the result whole, and as JSON, at the first attempt and at a later one', async () => {
+    const seen: unknown[] = [];
+    const text = 'x'.repeat(200_000);
+    script.effect = async (_, { previous, complete, attempt }) => {
+      await complete(({ result }) => {
+        seen.push(result);
+        if (attempt === 1) throw new Error('no');
+      });
+      return previous?.result ?? { at: new Date(0), text };
+    };
+    await inbox.settle();
+    const result = { at: '1970-01-01T00:00:00.000Z', text };
+    expect(seen).toEqual([result, result]);
+    const [kept] = await database.query<{ result: string }>(`SELECT result FROM webhook_outbox_data`);
+    expect(JSON.parse(kept!.result)).toEqual(result);
+  });
+
+  it.each([
+    ['is no JSON', { cents: 1n }, /is not JSON \(TypeError: .*BigInt/],
+    ['is no value of JSON', () => 'x', /is not JSON \(a function\)/],
+    ['is too large', 'x'.repeat(1024 * 1024), /has 1048578 bytes, and at most 1048576 are kept/],
+  ])('is not run with a result that %s: the row is dead, and is not called again', async (_, result, why) => {
+    let completed = 0;
+    script.effect = async (_payload, { key, complete }) => {
+      sent.push({ effect: 'mail', key, payload: undefined });
+      await complete(() => (completed += 1));
+      return result;
+    };
+    expect(await inbox.relay.tick()).toMatchObject({ dead: 1 });
+    await inbox.settle();
+    expect([sent.length, completed]).toEqual([1, 0]);
+    const [row] = await effects();
+    expect(row).toMatchObject({ state: 'dead', reason: 'permanent-error' });
+    expect(row!.error).toMatch(why);
+    expect(row!.error).toMatch(/call of effect 'mail' was made.*Return an id/);
   });
 
   it('of an effect that then throws is not run', async () => {

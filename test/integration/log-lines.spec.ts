@@ -40,6 +40,9 @@ describe('R38 the log traces an event from end to end', () => {
       }
     }
     expect(lines.filter((line) => line.includes(`outbox=${row.id}`))).toHaveLength(2);
+    // A duplicate's own id and rows are in no table.
+    for (const line of lines.filter((each) => each.startsWith('duplicate ')))
+      expect(line).not.toMatch(/ (id|rows)=/);
     expect(
       lines.filter((line) => line.includes('answered 503') && line.includes('event=evt-2')),
     ).toHaveLength(1);

@@ -14,4 +14,13 @@ describe('an error as text', () => {
     expect(errorText(new Error('no luck', { cause: new Error('card 4242') }))).toBe('no luck');
     expect(errorText(new Error('no luck', { cause: 'card 4242' }))).toBe('no luck');
   });
+
+  it.each([
+    ['an Error', new Error('é'.repeat(5_000))],
+    ['anything else', 'é'.repeat(5_000)],
+  ])('of %s is cut to what a row keeps, in whole characters', (_, error) => {
+    const text = errorText(error);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(4_000);
+    expect(text).toMatch(/é…$/);
+  });
 });
