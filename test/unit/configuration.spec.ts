@@ -69,6 +69,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       `WebhooksModule options.relay.pollInterval: ${DURATION}, received 'soon'`,
     ],
     [
+      'a poll interval of an environment variable that is empty',
+      () => ({ sources: {}, relay: { pollInterval: '' } }),
+      `WebhooksModule options.relay.pollInterval: ${DURATION}, received ''`,
+    ],
+    [
       'a poll interval that is no number',
       () => ({ sources: {}, relay: { pollInterval: Number.NaN } }),
       `WebhooksModule options.relay.pollInterval: ${DURATION}, received NaN`,
@@ -197,6 +202,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       'six secrets',
       () => withSource({ secrets: [1, 2, 3, 4, 5, 6].map((n) => `${AWARDEE_SECRET}${n}`) }),
       'sources.acme.secrets: expected at most 5 live secrets, received 6',
+    ],
+    [
+      'a header to keep that no request carries',
+      () => withSource({ keepHeaders: ['x-trace', 'x trace'] }),
+      "sources.acme.keepHeaders.1: expected the name of a header, received 'x trace'",
     ],
     [
       'a secret without a list',
