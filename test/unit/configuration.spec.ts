@@ -86,7 +86,17 @@ describe('wrong options stop the boot with their path, what was expected, and wh
     [
       'a lease that has ended already',
       () => ({ sources: {}, relay: { lease: '0s' } }),
-      "WebhooksModule options.relay.lease: expected more than 0 milliseconds, received '0s'",
+      "WebhooksModule options.relay.lease: expected at least 500 milliseconds, received '0s'",
+    ],
+    [
+      'a lease that ends while it is being renewed',
+      () => ({ sources: {}, relay: { lease: 499 } }),
+      'WebhooksModule options.relay.lease: expected at least 500 milliseconds, received 499',
+    ],
+    [
+      'a lease in words',
+      () => ({ sources: {}, relay: { lease: 'long' } }),
+      `WebhooksModule options.relay.lease: ${DURATION}, received 'long'`,
     ],
     [
       'a negative grace',
