@@ -11,7 +11,7 @@ export type EffectName = keyof WebhookEffects extends never ? string : Extract<k
 export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N] : unknown;
 
 export interface EnqueueOptions {
-  /** Tells several effects of one name in one run apart; must be the same when the run is repeated. @default '' */
+  /** Tells several effects of one name in one run apart; must be the same when the run is repeated. At most 255 bytes. @default '' */
   readonly key?: string;
   /** Not before this time. */
   readonly runAt?: Date;

@@ -5,8 +5,13 @@ export type Duration = number | string;
 
 /** Milliseconds of a duration, or undefined when it is none (unknown unit, NaN, negative, infinite). */
 export function toMs(duration: Duration): number | undefined {
-  const value = typeof duration === 'number' ? duration : ms(duration as ms.StringValue);
+  const value = typeof duration === 'number' ? duration : textMs(duration);
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : undefined;
+}
+
+/** ms() throws for text that is empty or very long. */
+function textMs(text: string): number | undefined {
+  return text !== '' && text.length <= 100 ? ms(text as ms.StringValue) : undefined;
 }
 
 /** Largest delay of a Node timer; a longer one fires at once. */

@@ -1,3 +1,5 @@
+import { toMs, type Duration } from './duration.js';
+
 /** Stable codes of every error this package throws on purpose. */
 export type ErrorCode =
   | 'CONFIGURATION'
@@ -49,14 +51,20 @@ export class PermanentError extends WebhookInboxError {
   }
 }
 
-/** Thrown by a handler or an effect: try again, but not before `delayMs` milliseconds have passed. */
+/**
+ * Thrown by a handler or an effect: try again, but not before `delay` has passed: milliseconds, or text such as '30s'. A delay that is
+ * none leaves the pause to `retry`: to throw another error here would hide that nothing was done.
+ */
 export class RetryAfter extends WebhookInboxError {
-  constructor(
-    readonly delayMs: number,
-    message = `asked to wait ${delayMs} ms`,
-    options?: ErrorOptions,
-  ) {
-    super('RETRY_AFTER', message, options);
+  readonly delayMs: number;
+
+  constructor(delay: Duration, message?: string, options?: ErrorOptions) {
+    super(
+      'RETRY_AFTER',
+      message ?? `asked to wait ${typeof delay === 'number' ? `${delay} ms` : `'${delay}'`}`,
+      options,
+    );
+    this.delayMs = typeof delay === 'number' ? delay : (toMs(delay) ?? Number.NaN);
   }
 }
 

@@ -43,7 +43,7 @@ export interface WebhooksOptions {
 export interface RelayOptions {
   /** Longest pause between two looks at the outbox; a commit of this process wakes the relay at once. @default '1s' */
   readonly pollInterval?: Duration;
-  /** How long a row is ours before another process may take it; renewed at a third. @default '30s' */
+  /** How long a row is ours before another process may take it; renewed at a third. At least 500 ms. @default '30s' */
   readonly lease?: Duration;
   /** Handlers that run at once; each holds a connection. @default the pool's size less a reserve for claims */
   readonly handlers?: number;

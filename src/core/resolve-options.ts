@@ -48,6 +48,11 @@ export interface ResolvedRelay {
   readonly handOff: boolean;
 }
 
+/** A lease is renewed at a third, by a statement of its own: a shorter one ends while it is being renewed. */
+const MIN_LEASE_MS = 500;
+const lease = duration.refine((value) => (toMs(value) ?? MIN_LEASE_MS) >= MIN_LEASE_MS, {
+  error: `expected at least ${MIN_LEASE_MS} milliseconds`,
+});
 const count = z.int().positive();
 const fn = <T>() => z.custom<T>((value) => typeof value === 'function', { error: 'expected a function' });
 
@@ -60,7 +65,7 @@ const optionsSchema = z.strictObject({
       z.literal(false),
       z.strictObject({
         pollInterval: pause.optional(),
-        lease: pause.optional(),
+        lease: lease.optional(),
         handlers: count.optional(),
         effects: count.optional(),
         shutdownGrace: duration.optional(),

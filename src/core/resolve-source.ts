@@ -3,7 +3,7 @@ import type { Classifier } from './classify.js';
 import { toMs, type Duration } from './duration.js';
 import { ConfigurationError } from './errors.js';
 import type { Provider } from './provider.js';
-import { check, duration, pause } from './schema.js';
+import { check, duration, headerName, pause } from './schema.js';
 import type { Encoding, Secrets, SourceDefinition, SourceRetention } from './source.js';
 
 /** A configured endpoint with every default filled in. */
@@ -64,7 +64,7 @@ const shape = {
       }),
     ])
     .optional(),
-  keepHeaders: z.array(z.string()).optional(),
+  keepHeaders: z.array(headerName).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
 };
 const schema = z.strictObject(shape, {

@@ -13,6 +13,11 @@ export const pause = duration.refine((value) => toMs(value) !== 0, {
   error: `expected more than 0 milliseconds`,
 });
 
+/** A token as HTTP has it: a request carries no header of another name. */
+export const headerName = z
+  .string({ error: 'expected the name of a header' })
+  .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, { error: 'expected the name of a header' });
+
 /** Any form that PostgreSQL reads as a uuid, so that what it would refuse is refused with the remedy. */
 export const OUTBOX_ID = z.guid({ error: 'expected an outbox id (a UUID)' });
 

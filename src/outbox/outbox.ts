@@ -4,6 +4,7 @@ import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxStore } from '../storage/outbox.store.js';
+import { checkEnqueue } from './enqueue.options.js';
 import { freeze, newEffect } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
@@ -21,7 +22,7 @@ export class Outbox {
   /**
    * Enqueues an effect with the transaction of `manager`. With a manager of a handler's run it is that run's own `enqueue`.
    * Elsewhere a `key` is unique for the effect: enqueuing it again gives the row that is there.
-   * @throws WebhookInboxError UNKNOWN_EFFECT, PAYLOAD_REFUSED
+   * @throws WebhookInboxError UNKNOWN_EFFECT, ENQUEUE_REFUSED, PAYLOAD_REFUSED
    */
   async enqueue<N extends EffectName>(
     manager: EntityManager,
@@ -33,6 +34,7 @@ export class Outbox {
     if (run !== undefined) return run(effect, payload, options);
     const known = this.registry.knownEffect(effect);
     const { name, was } = known;
+    checkEnqueue(name, options);
     const key = options.key ?? '';
     // The unique index knows the first name. Before `was` said so, another one may have been taken for the first.
     const former = was.length > 0 ? await this.store.idOfKey(manager, [...was, name], key) : undefined;

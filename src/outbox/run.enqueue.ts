@@ -7,6 +7,7 @@ import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.reg
 import { orderKey } from '../handlers/order-key.js';
 import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
+import { checkEnqueue } from './enqueue.options.js';
 
 /** What an enqueue needs of the stores. */
 @Injectable()
@@ -39,6 +40,7 @@ export class RunEnqueue {
     options: EnqueueOptions = {},
   ): Promise<Enqueued> => {
     const effect = this.stores.registry.knownEffect(name);
+    checkEnqueue(effect.name, options);
     const key = options.key ?? '';
     this.refuseRepeat(effect, key);
     const frozen = freeze(effect.name, payload);

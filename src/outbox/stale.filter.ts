@@ -1,7 +1,9 @@
-import { Injectable } from '@nestjs/common';
+import { types } from 'node:util';
+import { Injectable, Logger } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
+import { logLine } from '../core/log.js';
 import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import { WatermarkStore } from '../storage/watermark.store.js';
@@ -9,6 +11,10 @@ import { WatermarkStore } from '../storage/watermark.store.js';
 /** `skipStale`: whether something newer of the event's resource has been handled. */
 @Injectable()
 export class StaleFilter {
+  private readonly logger = new Logger('WebhookInbox');
+  /** Handlers whose `at` gave what is no time: told once. */
+  private readonly told = new Set<string>();
+
   constructor(
     private readonly watermarks: WatermarkStore,
     private readonly alerts: Alerts,
@@ -18,7 +24,7 @@ export class StaleFilter {
   async isStale(manager: EntityManager, handler: Handler, event: WebhookEvent): Promise<boolean> {
     const { skipStale } = handler.options;
     if (skipStale === undefined) return false;
-    const at = skipStale.at ? skipStale.at.call(handler.instance, event) : event.occurredAt;
+    const at = this.timeOf(handler, event);
     const key = orderKey(() => skipStale.key.call(handler.instance, event));
     if (at === undefined || key === undefined) return false;
     const { source, tenant, eventId } = event;
@@ -29,5 +35,26 @@ export class StaleFilter {
       this.alerts.raise({ kind: 'future-time', name: handler.name, at: at.toISOString(), event: told });
     }
     return raised === 'stale';
+  }
+
+  /** As without a time where `at` gives none that is valid: PostgreSQL would refuse it at each attempt, until the event is dead. */
+  private timeOf(handler: Handler, event: WebhookEvent): Date | undefined {
+    const { at } = handler.options.skipStale!;
+    if (at === undefined) return event.occurredAt;
+    const time: unknown = at.call(handler.instance, event);
+    if (types.isDate(time) && !Number.isNaN(time.getTime())) return time;
+    if (time != null && !this.told.has(handler.name)) {
+      this.told.add(handler.name);
+      const { source, tenant, eventId } = event;
+      // Not what it gave, which may be the payload's.
+      const received = types.isDate(time) ? 'an invalid Date' : typeof time;
+      this.logger.warn(
+        logLine(
+          `skipStale.at: expected a Date or undefined, received ${received}; such events run and move no mark`,
+          { source, tenant, event: eventId, name: handler.name },
+        ),
+      );
+    }
+    return undefined;
   }
 }

@@ -1,5 +1,4 @@
 import { toMs, type Duration } from '../core/duration.js';
-import { ConfigurationError } from '../core/errors.js';
 import type { ProviderRetries } from '../core/provider.js';
 import { hours } from './times.js';
 
@@ -17,13 +16,13 @@ export interface RetryOptions {
   readonly retriesSameTimestamp?: boolean;
 }
 
-/** @throws ConfigurationError for a duration that is none */
-export function retriesOf(provider: string, options: RetryOptions): ProviderRetries {
-  const windowMs = durationOf(`${provider}.retryWindow`, options.retryWindow ?? hours(72));
+/** @param options whose values have been checked */
+export function retriesOf(options: RetryOptions): ProviderRetries {
+  const windowMs = toMs(options.retryWindow ?? hours(72))!;
   return {
     automatic: options.retriesAutomatically ?? true,
     windowMs,
-    manualResendMs: durationOf(`${provider}.manualResendWindow`, options.manualResendWindow ?? windowMs),
+    manualResendMs: toMs(options.manualResendWindow ?? windowMs),
     sameBytes: options.retriesSameBytes ?? false,
     sameTimestamp: options.retriesSameTimestamp ?? false,
   };
@@ -36,10 +35,3 @@ export const RETRY_OPTIONS = {
   retriesSameBytes: true,
   retriesSameTimestamp: true,
 } as const;
-
-function durationOf(path: string, duration: Duration): number {
-  const ms = toMs(duration);
-  if (ms === undefined)
-    throw new ConfigurationError(`${path}: expected a duration such as '72h', received '${duration}'`);
-  return ms;
-}

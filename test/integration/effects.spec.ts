@@ -251,6 +251,51 @@ describe('Outbox.enqueue', () => {
     expect(sent).toHaveLength(2);
   });
 
+  const REFUSED: [object, string][] = [
+    [
+      { key: 'k'.repeat(256) },
+      "Effect 'mail' was enqueued with a key of 256 bytes, and at most 255 are kept",
+    ],
+    [{ key: 'ä'.repeat(128) }, 'a key of 256 bytes'],
+    [{ key: 'a\0b' }, 'a key that is no text, or holds NUL'],
+    [{ key: 7 }, 'a key that is no text, or holds NUL (a number)'],
+    [{ delayMs: Number.NaN }, 'delayMs NaN: expected milliseconds from 0'],
+    [{ delayMs: -1 }, 'delayMs -1'],
+    [{ delayMs: Infinity }, 'delayMs Infinity'],
+    [{ delayMs: Number.MAX_VALUE }, 'delayMs 1.79'],
+    [{ delayMs: '5s' }, 'delayMs 5s'],
+    [{ runAt: new Date('soon') }, 'runAt Invalid Date: expected a valid Date'],
+    [{ runAt: new Date(-8.64e15) }, 'expected a valid Date'],
+    [{ runAt: 'tomorrow' }, 'runAt tomorrow'],
+  ];
+
+  it('refuses options that cannot be kept before any statement: the transaction goes on', async () => {
+    await inbox.dataSource.transaction(async (manager) => {
+      for (const [options, message] of REFUSED) {
+        const refused = outbox().enqueue(manager, 'mail', {}, options);
+        await expect(refused).rejects.toMatchObject({
+          code: 'ENQUEUE_REFUSED',
+          message: expect.stringContaining(message),
+        });
+      }
+      await outbox().enqueue(manager, 'mail', {}, { key: 'ä'.repeat(127), delayMs: 0, runAt: new Date() });
+    });
+    expect(await effects()).toHaveLength(1);
+  });
+
+  it('refuses them in a run too, whose writes and other effects commit all the same', async () => {
+    const seen: unknown[] = [];
+    script.handle = async (_, run) => {
+      for (const [options] of REFUSED)
+        await run.enqueue('mail', {}, options).catch((error: { code: string }) => seen.push(error.code));
+      await run.enqueue('mail', {}, { key: 'k'.repeat(255), delayMs: 0 });
+    };
+    await inbox.deliver('d-1');
+    await inbox.settle();
+    expect(seen).toEqual(REFUSED.map(() => 'ENQUEUE_REFUSED'));
+    expect(await effects()).toMatchObject([{ event_id: 'd-1', state: 'done' }]);
+  });
+
   it('refuses what a run would refuse', async () => {
     await expect(enqueue({}, {}, 'mial')).rejects.toMatchObject({ code: 'UNKNOWN_EFFECT' });
     await expect(enqueue({ big: 1n })).rejects.toMatchObject({ code: 'PAYLOAD_REFUSED' });

@@ -238,6 +238,7 @@ describe('retries', () => {
 
   it.each([
     ['RetryAfter', new RetryAfter(120_000)],
+    ['RetryAfter in words', new RetryAfter('2m')],
     [
       'a Retry-After header in seconds',
       Object.assign(new Error('429'), { status: 429, headers: { 'retry-after': '120' } }),
@@ -270,6 +271,7 @@ describe('retries', () => {
     ['more than PostgreSQL has room for', new RetryAfter(Number.MAX_VALUE)],
     ['no number', new RetryAfter(Number.NaN)],
     ['infinite', new RetryAfter(Infinity)],
+    ['no duration', new RetryAfter('soon')],
     ['negative', new RetryAfter(-5_000)],
   ])('whose asked delay is %s are recorded as failures all the same', async (_, error) => {
     const { state, error: text, delay } = await failWith(error);

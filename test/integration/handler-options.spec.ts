@@ -109,6 +109,22 @@ describe('R05 case 41 skipStale', () => {
     expect(inbox.alerts).toMatchObject([{ kind: 'future-time', event: { eventId: '1' } }]);
   });
 
+  it('a time that is none runs and moves no mark, and is warned of once', async () => {
+    const warnings: string[] = [];
+    const quiet = () => undefined;
+    const logger = { log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) };
+    await start({ skipStale }, { configure: (app) => app.useLogger(logger) });
+    await deliver('1', 'newest', '2026-01-02T00:00:00Z');
+    await inbox.relay.tick();
+    for (const id of ['2', '3']) await deliver(id, id, 'last Tuesday');
+    expect(await inbox.relay.tick()).toMatchObject({ done: 2 });
+    await deliver('4', 'older', '2026-01-01T00:00:00Z');
+    expect(await inbox.relay.tick()).toMatchObject({ superseded: 1 });
+    expect(warnings.filter((text) => text.includes('skipStale.at'))).toEqual([
+      expect.stringContaining('expected a Date or undefined, received an invalid Date'),
+    ]);
+  });
+
   it('of many at once, in any order, the newest is what stays', async () => {
     await start({ skipStale });
     for (const second of [5, 2, 9, 1, 7, 3])

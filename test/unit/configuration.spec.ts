@@ -69,6 +69,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       `WebhooksModule options.relay.pollInterval: ${DURATION}, received 'soon'`,
     ],
     [
+      'a poll interval of an environment variable that is empty',
+      () => ({ sources: {}, relay: { pollInterval: '' } }),
+      `WebhooksModule options.relay.pollInterval: ${DURATION}, received ''`,
+    ],
+    [
       'a poll interval that is no number',
       () => ({ sources: {}, relay: { pollInterval: Number.NaN } }),
       `WebhooksModule options.relay.pollInterval: ${DURATION}, received NaN`,
@@ -81,7 +86,17 @@ describe('wrong options stop the boot with their path, what was expected, and wh
     [
       'a lease that has ended already',
       () => ({ sources: {}, relay: { lease: '0s' } }),
-      "WebhooksModule options.relay.lease: expected more than 0 milliseconds, received '0s'",
+      "WebhooksModule options.relay.lease: expected at least 500 milliseconds, received '0s'",
+    ],
+    [
+      'a lease that ends while it is being renewed',
+      () => ({ sources: {}, relay: { lease: 499 } }),
+      'WebhooksModule options.relay.lease: expected at least 500 milliseconds, received 499',
+    ],
+    [
+      'a lease in words',
+      () => ({ sources: {}, relay: { lease: 'long' } }),
+      `WebhooksModule options.relay.lease: ${DURATION}, received 'long'`,
     ],
     [
       'a negative grace',
@@ -197,6 +212,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       'six secrets',
       () => withSource({ secrets: [1, 2, 3, 4, 5, 6].map((n) => `${AWARDEE_SECRET}${n}`) }),
       'sources.acme.secrets: expected at most 5 live secrets, received 6',
+    ],
+    [
+      'a header to keep that no request carries',
+      () => withSource({ keepHeaders: ['x-trace', 'x trace'] }),
+      "sources.acme.keepHeaders.1: expected the name of a header, received 'x trace'",
     ],
     [
       'a secret without a list',

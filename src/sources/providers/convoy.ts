@@ -3,6 +3,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
+import { checkValues, eventFieldValues } from '../option-values.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
@@ -25,6 +26,7 @@ export interface ConvoyOptions extends SourceOptions, EventFields {
  */
 export function convoy<TPayload = unknown>(options: ConvoyOptions): SourceDefinition<TPayload> {
   checkOptionNames('convoy', options, OWN);
+  checkValues('convoy', options, eventFieldValues());
   if (options.idHeader === undefined && options.idPath === undefined && options.dedupe === undefined)
     throw new ConfigurationError(
       'convoy: expected idHeader, idPath or dedupe, since the body is the sender’s own',

@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import type { BodyReader } from '../../core/body.js';
 import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
 import { eventId } from '../../core/event-id.js';
@@ -7,6 +8,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { eventType, type EventsReader } from '../events/received-event.js';
+import { checkValues, eventFieldValues, nameOr, retryValues } from '../option-values.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
 import type { SourceOptions } from '../source-options.js';
@@ -37,13 +39,12 @@ export interface CustomOptions
 
 /**
  * A source with a verification of your own.
- * @throws ConfigurationError for an unknown option, or when nothing says what the event's id is
+ * @throws ConfigurationError for an unknown option, a value that cannot be, or when nothing says what the event's id is
  */
 export function custom<TPayload = unknown>(options: CustomOptions): SourceDefinition<TPayload> {
-  const { name = 'custom' } = options;
+  const name = nameOr('custom', options);
   checkOptionNames(name, options, OWN);
-  if (typeof options.verify !== 'function')
-    throw new ConfigurationError(`${name}.verify: expected a function, received ${typeof options.verify}`);
+  checkValues(name, options, customValues());
   if (
     options.identify === undefined &&
     options.idHeader === undefined &&
@@ -60,7 +61,7 @@ function schemeOf(name: string, options: CustomOptions): Scheme {
     docs: options.docs ?? '',
     scheme: options.scheme ?? 'your own',
     signed: options.signed ?? { id: false, type: false, time: false },
-    retries: retriesOf(name, options),
+    retries: retriesOf(options),
     toleranceMs: options.toleranceMs,
     methods: options.methods,
     parse: options.parse,
@@ -110,6 +111,25 @@ function eventsOf(identify: NonNullable<CustomOptions['identify']>): EventsReade
     }));
   };
 }
+
+const fn = () => z.custom((value) => typeof value === 'function', { error: 'expected a function' });
+const methods = () => z.array(z.string().regex(/^[A-Z]+$/, { error: `expected a method such as 'POST'` }));
+const customValues = () =>
+  ({
+    name: z.string().min(1).optional(),
+    docs: z.string().optional(),
+    scheme: z.string().optional(),
+    signed: z.object({ id: z.boolean(), type: z.boolean(), time: z.boolean() }).optional(),
+    toleranceMs: z.number().nonnegative().optional(),
+    methods: methods().min(1).optional(),
+    parse: fn().optional(),
+    handshake: z.object({ methods: methods(), answer: fn(), perform: fn().optional() }).optional(),
+    ack: z.object({ status: z.int() }).optional(),
+    verify: fn(),
+    identify: fn().optional(),
+    ...eventFieldValues(),
+    ...retryValues(),
+  }) satisfies Record<keyof typeof OWN, z.ZodType>;
 
 const OWN = {
   name: true,

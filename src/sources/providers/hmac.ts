@@ -1,8 +1,11 @@
+import { z } from 'zod';
 import { ConfigurationError } from '../../core/errors.js';
+import { headerName } from '../../core/schema.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
+import { checkValues, eventFieldValues, nameOr, retryValues } from '../option-values.js';
 import type { DigestEncoding } from '../signing/digest-text.js';
 import type { MacAlgorithm } from '../signing/mac.js';
 import { keyOf, type SecretEncoding } from '../signing/secret-key.js';
@@ -43,16 +46,18 @@ export interface HmacOptions extends SourceOptions, EventFields, RetryOptions {
 
 /**
  * A source signed by HMAC: `hmac({ secrets, signatureHeader: 'X-Acme-Signature', idHeader: 'X-Acme-Delivery', typeHeader: 'X-Acme-Event' })`.
- * @throws ConfigurationError for an unknown option, or when neither id nor `dedupe` says what makes an event one
+ * @throws ConfigurationError for an unknown option, a value that cannot be, or when neither id nor `dedupe` says what makes an event one
  */
 export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition<TPayload> {
-  checkOptionNames(options.name ?? 'hmac', options, OWN);
+  const name = nameOr('hmac', options);
+  checkOptionNames(name, options, OWN);
+  checkValues(name, options, hmacValues());
   const mac = macOf(options);
-  check(options, mac);
+  check(name, options, mac);
   return defineSource(
     {
       ...macScheme(mac, options),
-      name: options.name ?? 'hmac',
+      name,
       docs: options.docs ?? '',
       toleranceMs: mac.timeUnit === undefined ? undefined : minutes(5),
       events: eventFields(options),
@@ -60,7 +65,7 @@ export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition
       keepHeaders: [options.idHeader ?? [], options.typeHeader ?? [], options.timestampHeader ?? []]
         .flat()
         .map((name) => name.toLowerCase()),
-      retries: retriesOf(options.name ?? 'hmac', options),
+      retries: retriesOf(options),
     },
     options,
     OWN,
@@ -84,10 +89,7 @@ function macOf(options: HmacOptions): MacScheme {
   };
 }
 
-function check(options: HmacOptions, mac: MacScheme): void {
-  const who = options.name ?? 'hmac';
-  if (typeof options.signatureHeader !== 'string' || options.signatureHeader === '')
-    throw new ConfigurationError(`${who}.signatureHeader: expected the name of a header`);
+function check(who: string, options: HmacOptions, mac: MacScheme): void {
   if (mac.timeUnit !== undefined && !mac.payload.includes('${timestamp}'))
     throw new ConfigurationError(
       `${who}.signedPayload: expected \${timestamp} in '${mac.payload}'. A timestamp that is not signed proves nothing: leave timestampHeader out.`,
@@ -99,6 +101,30 @@ function check(options: HmacOptions, mac: MacScheme): void {
       `${who}: expected idHeader, idPath or dedupe: without one, two deliveries cannot be told to be one event`,
     );
 }
+
+const hmacValues = () =>
+  ({
+    name: z.string().min(1).optional(),
+    docs: z.string().optional(),
+    signatureHeader: headerName,
+    algorithm: z.enum(['sha1', 'sha256', 'sha384', 'sha512']).optional(),
+    encoding: z.enum(['hex', 'base64', 'base64url']).optional(),
+    prefix: z.string().optional(),
+    pairs: z
+      .strictObject({
+        separator: z.string().min(1).optional(),
+        signature: z.string().min(1),
+        timestamp: z.string().min(1).optional(),
+        spaced: z.boolean().optional(),
+      })
+      .optional(),
+    timestampHeader: headerName.optional(),
+    timestampUnit: z.enum(['seconds', 'milliseconds', 'iso8601']).optional(),
+    signedPayload: z.string().optional(),
+    secretEncoding: z.enum(['text', 'hex', 'base64']).optional(),
+    ...eventFieldValues(),
+    ...retryValues(),
+  }) satisfies Record<keyof typeof OWN, z.ZodType>;
 
 const OWN = {
   name: true,

@@ -80,6 +80,72 @@ describe('options', () => {
     );
   });
 
+  it.each<[object, string]>([
+    [
+      { algorithm: 'SHA256' },
+      `algorithm: expected one of "sha1"|"sha256"|"sha384"|"sha512", received 'SHA256'`,
+    ],
+    [{ encoding: 'HEX' }, `encoding: expected one of "hex"|"base64"|"base64url", received 'HEX'`],
+    [{ secretEncoding: 'utf8' }, `secretEncoding: expected one of "text"|"hex"|"base64", received 'utf8'`],
+    [
+      { timestampHeader: 'x-t', timestampUnit: 's' },
+      `timestampUnit: expected one of "seconds"|"milliseconds"|"iso8601", received 's'`,
+    ],
+    [{ signatureHeader: 'X Acme' }, `signatureHeader: expected the name of a header, received 'X Acme'`],
+    [{ signatureHeader: 'x-sig:' }, `signatureHeader: expected the name of a header, received 'x-sig:'`],
+    [{ timestampHeader: '' }, `timestampHeader: expected the name of a header, received ''`],
+    [{ idHeader: ['x-id', 'x id'] }, `idHeader.1: expected the name of a header, received 'x id'`],
+    [{ idHeader: [] }, 'idHeader: expected'],
+    [{ typeHeader: 3 }, 'typeHeader: expected the name of a header or array, received 3'],
+    [{ prefix: 7 }, 'prefix: expected string, received 7'],
+    [{ prefix: null }, 'prefix: expected string, received null'],
+    [{ pairs: 't,v1' }, `pairs: expected object, received 't,v1'`],
+    [{ pairs: { timestamp: 't' } }, 'pairs.signature: expected string, received undefined'],
+    [{ pairs: { signature: 'v1', time: 't' } }, `pairs: unknown option 'time'`],
+    [{ pairs: { signature: 'v1', separator: '' } }, 'pairs.separator: expected'],
+    [{ pairs: { signature: 'v1', spaced: 'yes' } }, `pairs.spaced: expected boolean, received 'yes'`],
+    [{ signedPayload: 1 }, 'signedPayload: expected string, received 1'],
+    [{ idPath: 5 }, 'idPath: expected string or array, received 5'],
+    [{ typePath: ['a', 5] }, 'typePath.1: expected string, received 5'],
+    [{ timePath: ['a'] }, 'timePath: expected string, received an array'],
+    [{ eventsPath: true }, 'eventsPath: expected string, received true'],
+    [{ retriesSameBytes: 'false' }, `retriesSameBytes: expected boolean, received 'false'`],
+    [{ retryWindow: '' }, 'retryWindow: expected milliseconds or text'],
+    [{ name: 5 }, 'name: expected string, received 5'],
+  ])('hmac() values that would refuse every delivery stop the boot: %j', (options, message) => {
+    const make = () => hmac({ secrets, signatureHeader: 'x', idPath: 'id', ...options } as never);
+    expect(make).toThrow(ConfigurationError);
+    expect(make).toThrow(`hmac.${message}`);
+  });
+
+  it('hmac() and custom() take every value that they document', () => {
+    const base = { secrets, signatureHeader: 'X-Acme.Sig_1', idPath: ['a', 'b'], typeHeader: ['x', 'y'] };
+    for (const algorithm of ['sha1', 'sha256', 'sha384', 'sha512'] as const)
+      for (const encoding of ['hex', 'base64', 'base64url'] as const)
+        expect(hmac({ ...base, algorithm, encoding }).provider.name).toBe('hmac');
+    for (const timestampUnit of ['seconds', 'milliseconds', 'iso8601'] as const)
+      hmac({ ...base, pairs: { signature: 'v1', timestamp: 't', spaced: true }, timestampUnit });
+    for (const secretEncoding of ['text', 'hex', 'base64'] as const) hmac({ ...base, secretEncoding });
+    const handshake = { methods: ['GET'], answer: () => undefined };
+    const signed = { id: true, type: false, time: false };
+    const own = { verify: () => true, identify: () => [], handshake, signed, ack: { status: 200, body: '' } };
+    expect(custom({ secrets, ...own, methods: ['PUT'], toleranceMs: 0 }).provider.signed).toEqual(signed);
+  });
+
+  it.each<[object, string]>([
+    [{ methods: 'POST' }, `methods: expected array, received 'POST'`],
+    [{ methods: ['post'] }, `methods.0: expected a method such as 'POST', received 'post'`],
+    [{ signed: { id: 'yes', type: true, time: true } }, `signed.id: expected boolean, received 'yes'`],
+    [{ toleranceMs: '5m' }, `toleranceMs: expected number, received '5m'`],
+    [{ identify: 'id' }, `identify: expected a function, received 'id'`],
+    [{ handshake: { methods: ['GET'] } }, 'handshake.answer: expected a function, received undefined'],
+    [{ idHeader: 'x id' }, 'idHeader: expected the name of a header'],
+  ])('custom() values that cannot be stop the boot: %j', (options, message) => {
+    const make = () => custom({ secrets, verify: () => true, idPath: 'id', ...options } as never);
+    expect(make).toThrow(ConfigurationError);
+    expect(make).toThrow(`custom.${message}`);
+  });
+
   it.each([
     [{ signedPayload: '${timestamp}.${body}' }, 'timestampHeader'],
     [{ signedPayload: '${body}', timestampHeader: 'x-t' }, 'A timestamp that is not signed proves nothing'],
