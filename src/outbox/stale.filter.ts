@@ -39,9 +39,9 @@ export class StaleFilter {
 
   /** As without a time where `at` gives none that is valid: PostgreSQL would refuse it at each attempt, until the event is dead. */
   private timeOf(handler: Handler, event: WebhookEvent): Date | undefined {
-    const { at } = handler.options.skipStale!;
-    if (at === undefined) return event.occurredAt;
-    const time: unknown = at.call(handler.instance, event);
+    const skipStale = handler.options.skipStale!;
+    if (skipStale.at === undefined) return event.occurredAt;
+    const time: unknown = skipStale.at.call(handler.instance, event);
     if (types.isDate(time) && !Number.isNaN(time.getTime())) return time;
     if (time != null && !this.told.has(handler.name)) {
       this.told.add(handler.name);

@@ -113,7 +113,7 @@ describe('options', () => {
     [{ retryWindow: '' }, 'retryWindow: expected milliseconds or text'],
     [{ name: 5 }, 'name: expected string, received 5'],
   ])('hmac() values that would refuse every delivery stop the boot: %j', (options, message) => {
-    const make = () => hmac({ secrets, signatureHeader: 'x', idPath: 'id', ...options } as never);
+    const make = () => hmac({ secrets, signatureHeader: 'x', idPath: 'id', ...options });
     expect(make).toThrow(ConfigurationError);
     expect(make).toThrow(`hmac.${message}`);
   });
@@ -141,7 +141,7 @@ describe('options', () => {
     [{ handshake: { methods: ['GET'] } }, 'handshake.answer: expected a function, received undefined'],
     [{ idHeader: 'x id' }, 'idHeader: expected the name of a header'],
   ])('custom() values that cannot be stop the boot: %j', (options, message) => {
-    const make = () => custom({ secrets, verify: () => true, idPath: 'id', ...options } as never);
+    const make = () => custom({ secrets, verify: () => true, idPath: 'id', ...options });
     expect(make).toThrow(ConfigurationError);
     expect(make).toThrow(`custom.${message}`);
   });
