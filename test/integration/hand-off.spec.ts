@@ -104,7 +104,12 @@ async function slowClaims(when: string): Promise<void> {
 /** Such a claim is under way. */
 const claiming = () =>
   until(
-    async () => (await inbox.query(`SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'`)).length > 0,
+    async () =>
+      (
+        await inbox.query(
+          `SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()`,
+        )
+      ).length > 0,
   );
 const done = (count = 1) => until(async () => (await inbox.rows(`state = 'done'`)).length === count);
 

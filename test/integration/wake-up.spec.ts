@@ -69,7 +69,7 @@ describe('wake-up across instances', () => {
   const listeners = async () =>
     (
       await database.query(
-        `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %' OR query LIKE '%pg_listening_channels%' AND pid <> pg_backend_pid()`,
+        `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN %' OR query LIKE '%pg_listening_channels%')`,
       )
     ).length;
   const rare = { pollInterval: '1h' } as const;
@@ -165,7 +165,7 @@ describe('wake-up across instances', () => {
     await listening();
     await settled();
     await database.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%webhook_inbox%' AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'`,
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%' AND query LIKE '%webhook_inbox%'`,
     );
     await receive(receiver, '1');
     await until(() => handled('1'), 5_000);
