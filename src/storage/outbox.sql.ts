@@ -19,7 +19,7 @@ const FORGIVEN = (row: string) => `CASE WHEN ${row}.alone AND ${row}.kind = 'han
  * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
  * attempts. An attempt counted before and not settled is `lost`. One that is lost among others says little about its row: the row
  * moves to a lane, where it runs alone and the next loss is its own.
- * An array of ids, and LATERAL with a LIMIT: a join may be planned as a hash of a whole table, for as few rows as these.
+ * LATERAL with a LIMIT: a join may be planned as a hash of all claims or payloads, for as few rows as these.
  */
 const TAKE = `
   taken AS (
@@ -36,7 +36,7 @@ const TAKE = `
                          WHEN due.in_doubt THEN 'in-doubt'
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
-      FROM due WHERE o.id = due.id AND o.id = ANY(ARRAY(SELECT id FROM due))
+      FROM due WHERE o.id = due.id
     RETURNING o.*, due.exhausted, due.was_lost, due.moves
   )
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
