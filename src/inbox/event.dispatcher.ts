@@ -222,12 +222,11 @@ export class EventDispatcher {
       for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
       throw error;
     });
-    for (const [index, offer] of offers.entries()) {
-      const arrival = arrivals[index];
-      this.log(offer.event, arrival === undefined ? undefined : offer.rows.length);
-      this.handOff.claimed(offer, arrival);
-    }
+    // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
+    for (const [index, offer] of offers.entries()) this.handOff.claimed(offer, arrivals[index]);
     this.wakeUp.wake(woken);
+    for (const [index, { event, rows }] of offers.entries())
+      this.log(event, arrivals[index] === undefined ? undefined : rows.length);
     return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
   }
 

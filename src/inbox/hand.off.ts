@@ -13,7 +13,8 @@ import { RelayLoop } from '../outbox/relay.loop.js';
 import { rowFacts } from '../outbox/row-facts.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import type { NewHandlerRow } from '../storage/claim.store.js';
-import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
+import { OutboxStore } from '../storage/outbox.store.js';
 import { Claimer, type Claim } from './claimer.js';
 import { leasedRow } from './leased-row.js';
 
@@ -48,9 +49,10 @@ export class HandOff {
   /** The claim of an event with the rows owed for it. Its end must be told: `claimed`, `dropped` or `inDoubt`. */
   offer(event: Claim['event'], handlers: readonly Handler[]): Offer {
     const places: HeldPlace[] = [];
-    const rows = handlers.map((handler) => {
-      const row = this.claimer.row(event, handler.name);
-      const place = this.place(event, handler, row);
+    // All rows first: a place is held only by what cannot fail any more.
+    const owed = handlers.map((handler) => this.claimer.row(event, handler.name));
+    const rows = owed.map((row, index) => {
+      const place = this.place(event, handlers[index]!, row);
       if (place === undefined) return row;
       places.push(place);
       return { ...row, lease: { owner: this.relay.owner, ms: this.leaseMs } };

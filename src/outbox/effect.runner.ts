@@ -7,7 +7,8 @@ import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import type { EffectContext } from '../core/context.js';
 import { HandlerRegistry, namesOf, type Effect } from '../handlers/handler.registry.js';
-import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
+import { OutboxStore } from '../storage/outbox.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
@@ -134,8 +135,10 @@ export class EffectRunner {
     return 'done';
   }
 
-  /** The fenced settle: with those of others, with the turn of its key, or with the user's own work. Names of the rows that are there
-   * for a relay by it. */
+  /**
+   * The fenced settle: with those of others, with the turn of its key, or with the user's own work.
+   * @returns names of the rows that are there for a relay by it
+   */
   private async commit(
     effect: Effect,
     row: LeasedRow,

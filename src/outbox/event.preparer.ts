@@ -6,7 +6,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { validated } from '../core/standard-schema.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
-import type { LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
 import type { StoredEvent } from '../storage/stored.event.js';
 
 /** An event ready for its handler. */

@@ -9,12 +9,8 @@ import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
-import {
-  OutboxStore,
-  type ExhaustedRow,
-  type FailedSettle,
-  type LeasedRow,
-} from '../storage/outbox.store.js';
+import type { ExhaustedRow, LeasedRow } from '../storage/leased.rows.js';
+import { OutboxStore, type FailedSettle } from '../storage/outbox.store.js';
 import { DeadLetters } from './dead.letters.js';
 import { LoneStatements } from './lone.statements.js';
 import { ResultRefused } from './result.js';

@@ -5,7 +5,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import type { LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
 import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
 import { EffectRunner } from './effect.runner.js';

@@ -1,4 +1,4 @@
-import type { LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
 import type { Outcomes } from './batch.runner.js';
 import type { Deadline } from './deadline.js';
 

@@ -1,5 +1,5 @@
 import type { Facts } from '../core/log.js';
-import type { LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
 
 /** What stands on each log line about a row. */
 export function rowFacts(row: LeasedRow, more: Facts = {}): Facts {

@@ -5,7 +5,8 @@ import { outboxId } from '../core/outbox-id.js';
 import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
-import { OutboxStore, type LeasedRow } from '../storage/outbox.store.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
+import { OutboxStore } from '../storage/outbox.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import { checkEnqueue } from './enqueue.options.js';
 

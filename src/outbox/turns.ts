@@ -32,7 +32,7 @@ export class Turns {
   }
 
   /**
-   * @param everywhere look although nothing with a key is known to have been committed
+   * Looks when rows with a key may have come; costs nothing otherwise.
    * @param endAfterMs when a connection that does not answer is given up
    * @returns whether rows have become due by it, of whatever name
    */

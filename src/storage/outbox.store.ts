@@ -5,8 +5,6 @@ import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
 import { MAX_ERROR_BYTES } from '../core/log.js';
-import { storedEvent, type StoredEvent } from './stored.event.js';
-import type { OrderKey } from './turn.store.js';
 import type { UserTransaction } from './user.transaction.js';
 import {
   BEGIN_EFFECT,
@@ -30,59 +28,14 @@ import {
   settleOrFail,
   SUPERSEDE,
 } from './outbox.sql.js';
+import { leaseResult, type Lease, type LeaseQueryRow, type LeaseResult } from './leased.rows.js';
 import { countPending } from './pending.sql.js';
-
-/** A process's time-limited right to run a row, and the fence: only the holder of this attempt can settle it. */
-export interface Lease {
-  readonly id: string;
-  readonly owner: string;
-  readonly attempt: number;
-}
 
 /** The end of a run that has succeeded. */
 export interface Settle {
   readonly lease: Lease;
   /** As JSON, or the summary that people read. */
   readonly result: string | undefined;
-}
-
-/** A leased row with what its run needs. */
-export interface LeasedRow extends Lease {
-  readonly kind: 'handler' | 'effect';
-  readonly name: string;
-  readonly key: string;
-  /** Attempts since the row was enqueued or last revived, this one included; without those that do not count. */
-  readonly tries: number;
-  /** Attempts whose end was never recorded. */
-  readonly lost: number;
-  /** Whether the last attempt was one of those. */
-  readonly wasLost: boolean;
-  /** An attempt was lost and none has ended since: it runs in the lane, one such row at a time in each process. */
-  readonly alone: boolean;
-  readonly orderKey?: OrderKey;
-  /** Above 0 when effects of this run were asked for once more. */
-  readonly generation: number;
-  /** An effect's call was begun and its end is unknown. */
-  readonly begun: boolean;
-  /** Milliseconds since the row was first leased. */
-  readonly ageMs: number;
-  /** On this process's monotonic clock, after the lease. */
-  readonly leasedAt?: number;
-  readonly event?: StoredEvent;
-  /** An effect's frozen bytes. */
-  readonly payload?: Buffer;
-  /** What an earlier attempt of an effect returned before its settle failed, as JSON. */
-  readonly previousResult?: string;
-}
-
-/** A row that the lease statement found exhausted: dead, or parked when its last attempt was begun and a person is to decide. */
-export interface ExhaustedRow {
-  readonly id: string;
-  readonly name: string;
-  readonly attempt: number;
-  readonly reason: DeadReason | 'in-doubt';
-  readonly error?: string;
-  readonly event?: EventKey;
 }
 
 /** A name that this process can run. */
@@ -98,13 +51,6 @@ export interface RunnableName {
   readonly share?: string;
   /** How many rows of the share to lease at most. @default limit */
   readonly shareLimit?: number;
-}
-
-export interface LeaseResult {
-  readonly leased: LeasedRow[];
-  readonly exhausted: ExhaustedRow[];
-  /** Rows whose last attempt was lost: moved to the lane, where `leaseAlone` finds them. */
-  readonly moved: number;
 }
 
 export type FailedSettle =
@@ -397,93 +343,6 @@ export interface NewEffect {
   /** Not before; `delayMs` counts from now by the database's clock. */
   readonly runAt?: Date;
   readonly delayMs?: number;
-}
-
-interface LeaseQueryRow {
-  id: string;
-  kind: 'handler' | 'effect';
-  name: string;
-  key: string;
-  attempt: number;
-  tries: number;
-  lost: number;
-  was_lost: boolean;
-  alone: boolean;
-  moves: boolean;
-  order_key: string | null;
-  order_name: string | null;
-  generation: number;
-  begun: boolean;
-  age_ms: number;
-  exhausted: boolean;
-  reason: ExhaustedRow['reason'] | null;
-  error: string | null;
-  source: string | null;
-  tenant: string | null;
-  event_id: string | null;
-  claim_id: string | null;
-  event_type: string | null;
-  occurred_at: Date | null;
-  received_at: Date | null;
-  headers: Record<string, string> | null;
-  body: Buffer | null;
-  payload: Buffer | null;
-  result: string | null;
-}
-
-function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult {
-  const leasedAt = performance.now();
-  const leased: LeasedRow[] = [];
-  const exhausted: ExhaustedRow[] = [];
-  for (const row of rows.filter(({ moves }) => !moves)) {
-    const event = eventOf(row);
-    if (row.exhausted) {
-      exhausted.push({
-        id: row.id,
-        name: row.name,
-        attempt: row.attempt,
-        reason: row.reason!,
-        error: row.error ?? undefined,
-        event,
-      });
-    } else {
-      leased.push({
-        id: row.id,
-        owner,
-        attempt: row.attempt,
-        kind: row.kind,
-        name: row.name,
-        key: row.key,
-        tries: row.tries,
-        lost: row.lost,
-        wasLost: row.was_lost,
-        alone: row.alone,
-        orderKey: row.order_key === null ? undefined : { name: row.order_name!, key: row.order_key },
-        generation: row.generation,
-        begun: row.begun,
-        ageMs: row.age_ms,
-        leasedAt,
-        event,
-        payload: row.payload ?? undefined,
-        previousResult: row.result ?? undefined,
-      });
-    }
-  }
-  return { leased, exhausted, moved: rows.length - leased.length - exhausted.length };
-}
-
-function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
-  if (row.claim_id === null) return undefined;
-  return storedEvent({
-    ...row,
-    id: row.claim_id,
-    source: row.source!,
-    tenant: row.tenant!,
-    event_id: row.event_id!,
-    event_type: row.event_type!,
-    received_at: row.received_at!,
-    headers: row.headers!,
-  });
 }
 
 const reasonOf = (to: FailedSettle) => (to.state === 'pending' ? null : to.reason);

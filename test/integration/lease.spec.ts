@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
 import { LEASE_ALONE, LEASE_DUE, LEASE_EVENT } from '../../src/storage/outbox.sql.js';
-import { OutboxStore, type LeasedRow, type RunnableName } from '../../src/storage/outbox.store.js';
+import type { LeasedRow } from '../../src/storage/leased.rows.js';
+import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import type { OutboxRow } from './support/inbox.js';
 
