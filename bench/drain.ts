@@ -18,7 +18,8 @@ export function worker(name: string, program: Program, order: DrainOrder): Conte
 }
 
 /** Jobs that wait, worked off by one process: effects that do nothing, and handlers with one business write. */
-export async function drain(server: Server, { jobs, rounds }: Settings): Promise<Measured[]> {
+export async function drain(server: Server, settings: Settings): Promise<Measured[]> {
+  const { jobs } = settings;
   const programs: Program[] = [];
   const add = async (file: string, name: string) => {
     const program = await start(file, { databaseUrl: await server.database(name), effects: 500 });
@@ -41,7 +42,7 @@ export async function drain(server: Server, { jobs, rounds }: Settings): Promise
         worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
         worker('handlers, ours in batches of 100', ours, { work: 'batches', jobs }),
       ],
-      rounds,
+      settings,
     );
   } finally {
     await Promise.all(programs.map((program) => program.stop()));

@@ -6,7 +6,8 @@ import type { Server } from './support/server.js';
 import type { Settings } from './support/settings.js';
 
 /** From the signed request to the business record and the settled effect, all in one process. */
-export async function endToEnd(server: Server, { rounds, requests }: Settings): Promise<Measured[]> {
+export async function endToEnd(server: Server, settings: Settings): Promise<Measured[]> {
+  const { requests } = settings;
   const load = await start('programs/load.ts', {});
   const programs: Program[] = [load];
   const contender = async (name: string, file: string, database: string): Promise<Contender> => {
@@ -35,7 +36,7 @@ export async function endToEnd(server: Server, { rounds, requests }: Settings): 
       await contender('ours', 'programs/full.ts', 'full_ours'),
       await contender('the articles feeding graphile-worker', 'peers/articles-graphile.ts', 'full_graphile'),
     ];
-    return await inTurn(server, contenders, rounds, load);
+    return await inTurn(server, contenders, settings, load);
   } finally {
     await Promise.all(programs.map((program) => program.stop()));
   }

@@ -53,7 +53,7 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
   const stripe = { kind: 'ours', adapter: 'express' };
   await add('ours with stripe, express', 'programs/receiver.ts', stripe, '/webhooks/stripe', 'stripe');
   try {
-    return await inTurn(server, contenders, settings.rounds, load);
+    return await inTurn(server, contenders, settings, load);
   } finally {
     await Promise.all(programs.map((program) => program.stop()));
   }

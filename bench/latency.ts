@@ -7,7 +7,8 @@ import { percentile } from './support/statistics.js';
 type Times = readonly (readonly [string, number])[];
 
 /** From the acknowledged commit to the start of the work, one event at a time, with rests. */
-export async function latency(server: Server, { rounds, samples }: Settings): Promise<Measured[]> {
+export async function latency(server: Server, settings: Settings): Promise<Measured[]> {
+  const { samples } = settings;
   const programs: Program[] = [];
   const add = async (file: string, settings: object) => {
     const program = await start(file, settings);
@@ -45,7 +46,7 @@ export async function latency(server: Server, { rounds, samples }: Settings): Pr
         timed('ours, other instance', sender, runner),
         timed('graphile-worker, other instance', peerSender, peerRunner),
       ],
-      rounds,
+      settings,
     );
   } finally {
     await Promise.all(programs.map((program) => program.stop()));

@@ -1,4 +1,4 @@
-// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N]
+// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N] [--only <name>] [--profile <folder>]
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { drain } from './drain.js';
@@ -22,12 +22,19 @@ const RUN: Record<Bench, (server: Server, settings: Settings) => Promise<Measure
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: 'boolean', default: false }, claims: { type: 'string' } },
+  options: {
+    quick: { type: 'boolean', default: false },
+    claims: { type: 'string' },
+    // Contenders whose names hold one of these texts. Nothing is stored then: ratios need all of them.
+    only: { type: 'string', multiple: true },
+    profile: { type: 'string' },
+  },
 });
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench === name));
 if (unknown.length > 0) throw new Error(`${unknown.join(', ')}: expected ${BENCHES.join(', ')}`);
 const benches = BENCHES.filter((bench) => positionals.length === 0 || positionals.includes(bench));
-const settings = settingsOf(values.quick, values.claims === undefined ? undefined : Number(values.claims));
+const settings = settingsOf(values);
+const isPart = settings.only.length > 0 || settings.profile !== undefined;
 
 const startedAt = performance.now();
 const server = await startServer();
@@ -45,15 +52,17 @@ try {
     };
     const measured = await RUN[bench](server, settings);
     for (const { name, bound } of measured) console.log(`${name}: bound by ${bound}`);
+    if (isPart) continue;
     await store(bench, { circumstances, measured });
     await charts.run({ bench });
   }
   await charts.stop();
-  await writeDocs();
+  if (!isPart) await writeDocs();
 } finally {
   await server.stop();
 }
+const took = `in ${Math.round((performance.now() - startedAt) / 1_000)} s`;
 console.log(
-  `\n${goalTable()}\n\nin ${Math.round((performance.now() - startedAt) / 1_000)} s; written to docs/performance.md`,
+  isPart ? `${took}; nothing was stored` : `\n${goalTable()}\n\n${took}; written to docs/performance.md`,
 );
 process.exit(0);

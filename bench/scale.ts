@@ -26,7 +26,7 @@ async function claims(server: Server, settings: Settings): Promise<Measured[]> {
       const path = { path: '/webhooks/bench', scheme: 'hmac' } as const;
       contenders.push(receiver(name, program, load, path, settings));
     }
-    return await inTurn(server, contenders, settings.rounds, load);
+    return await inTurn(server, contenders, settings, load);
   } finally {
     await Promise.all(programs.map((program) => program.stop()));
   }
@@ -56,7 +56,8 @@ async function fill(databaseUrl: string, count: number): Promise<void> {
   await client.end();
 }
 
-async function pinned(server: Server, { jobs, rounds }: Settings): Promise<Measured[]> {
+async function pinned(server: Server, settings: Settings): Promise<Measured[]> {
+  const { jobs } = settings;
   const programs: Program[] = [];
   const pins: Client[] = [];
   const contenders: Contender[] = [];
@@ -91,7 +92,7 @@ async function pinned(server: Server, { jobs, rounds }: Settings): Promise<Measu
         });
       }
     }
-    return await inTurn(server, contenders, rounds);
+    return await inTurn(server, contenders, settings);
   } finally {
     await Promise.all(pins.map((client) => client.end()));
     await Promise.all(programs.map((program) => program.stop()));

@@ -11,7 +11,7 @@ import { DiscoveryModule } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
-import { resolveOptions } from './core/resolve-options.js';
+import { resolveOptions, type ResolvedOptions } from './core/resolve-options.js';
 import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { BackfillExplorer } from './handlers/backfill.explorer.js';
@@ -80,6 +80,7 @@ import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
 import { hearErrors } from './storage/connection.js';
+import { withoutPreparedStatements } from './storage/one.message.js';
 import { dataSourceProvider } from './storage/data-source.provider.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
@@ -203,6 +204,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly plan: LeasePlan,
     private readonly strayQueries: StrayQueries,
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
   static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
@@ -233,6 +235,7 @@ export class WebhooksModule implements OnModuleInit {
     this.rawBody.checkOrder();
     this.plan.checkPool();
     hearErrors(this.dataSource);
+    if (!this.options.preparedStatements) withoutPreparedStatements(this.dataSource);
     this.strayQueries.watch(this.dataSource);
   }
 }

@@ -1,6 +1,8 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import type { Profiler } from 'node:inspector';
 import { fileURLToPath } from 'node:url';
+import { Recorder } from './profile.js';
 
 /** What runs in a process of its own, so that its CPU is its own and no two contenders share a heap. */
 export interface Running<TReady> {
@@ -15,9 +17,15 @@ export interface Program {
   readonly pid: number;
   readonly ready: Record<string, unknown>;
   run<T>(order?: unknown): Promise<T>;
+  /** Records a CPU profile until what is returned is called. */
+  profile(): Promise<() => Promise<Profiler.Profile>>;
   stop(): Promise<void>;
 }
 
+interface Order {
+  readonly order?: unknown;
+  readonly act?: 'stop' | 'profile' | 'profiled';
+}
 type Message =
   { readonly ready: Record<string, unknown> } | { readonly result: unknown } | { readonly failed: string };
 
@@ -26,8 +34,14 @@ export async function serve<TSettings>(
   start: (settings: TSettings) => Promise<Running<Record<string, unknown>>>,
 ): Promise<void> {
   const running = await start(JSON.parse(process.env.BENCH_SETTINGS!) as TSettings);
-  process.on('message', ({ order, stop }: { order?: unknown; stop?: true }) => {
-    const work = stop === true ? running.stop().then(() => process.exit(0)) : running.run(order);
+  const recorder = new Recorder();
+  const act = ({ order, act: asked }: Order): Promise<unknown> => {
+    if (asked === 'stop') return running.stop().then(() => process.exit(0));
+    if (asked === 'profile') return recorder.begin();
+    return asked === 'profiled' ? recorder.end() : running.run(order);
+  };
+  process.on('message', (message: Order) => {
+    const work = act(message);
     work.then(
       (result) => process.send!({ result }),
       (error: unknown) => process.send!({ failed: error instanceof Error ? error.stack : String(error) }),
@@ -44,17 +58,22 @@ export async function start(file: string, settings: object): Promise<Program> {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   const first = await answer(child, file);
+  const ask = async <T>(order: Order): Promise<T> => {
+    child.send(order);
+    const message = await answer(child, file);
+    return ('result' in message ? message.result : undefined) as T;
+  };
   return {
     pid: child.pid!,
     ready: 'ready' in first ? first.ready : {},
-    run: async <T>(order: unknown = {}) => {
-      child.send({ order });
-      const message = await answer(child, file);
-      return ('result' in message ? message.result : undefined) as T;
+    run: (order = {}) => ask({ order }),
+    profile: async () => {
+      await ask({ act: 'profile' });
+      return () => ask({ act: 'profiled' });
     },
     stop: async () => {
       const exit = once(child, 'exit');
-      child.send({ stop: true });
+      child.send({ act: 'stop' } satisfies Order);
       const late = setTimeout(() => child.kill('SIGKILL'), 5_000);
       await exit;
       clearTimeout(late);

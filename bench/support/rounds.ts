@@ -1,6 +1,8 @@
 import { boundBy, countCpu, type CpuUse } from './cpu.js';
+import { keepProfile } from './profile.js';
 import type { Program } from './program.js';
 import type { Server } from './server.js';
+import type { Settings } from './settings.js';
 import { figure, type Figure } from './statistics.js';
 
 /** One of those that are compared. */
@@ -31,10 +33,12 @@ export interface Measured {
 /** Each in turn, round after round (A B A B): what disturbs the machine disturbs all. */
 export async function inTurn(
   server: Server,
-  contenders: readonly Contender[],
-  rounds: number,
+  all: readonly Contender[],
+  { rounds, only, profile }: Settings,
   load?: Program,
 ): Promise<Measured[]> {
+  const asked = ({ name }: Contender) => only.length === 0 || only.some((text) => name.includes(text));
+  const contenders = all.filter(asked);
   const taken = new Map<string, { round: Round; use: CpuUse }[]>(contenders.map(({ name }) => [name, []]));
   for (const contender of contenders) await contender.warm?.();
   for (let nth = 1; nth <= rounds; nth += 1) {
@@ -45,8 +49,17 @@ export async function inTurn(
         postmaster: server.postmaster,
         load: load?.pid,
       });
+      const recorded =
+        profile === undefined || nth < rounds
+          ? []
+          : await Promise.all(contender.programs.map((program) => program.profile()));
       const round = await contender.round(nth);
       taken.get(contender.name)!.push({ round, use: used() });
+      for (const [at, end] of recorded.entries()) {
+        const name =
+          contender.programs.length === 1 ? contender.name : `${contender.name}, process ${at + 1}`;
+        console.log(keepProfile(profile!, name, await end(), round.count));
+      }
       const values = Object.entries(round.values).map(([one, value]) => `${one} ${value.toFixed(1)}`);
       console.log(`${nth}/${rounds} ${contender.name}: ${values.join(', ')}`);
     }

@@ -14,12 +14,26 @@ export interface Settings {
   readonly samples: number;
   /** Claims in the table for `scale`. */
   readonly claims: number;
+  /** Contenders whose names hold one of these; all, where there is none. */
+  readonly only: readonly string[];
+  /** The folder for CPU profiles of the last rounds. */
+  readonly profile?: string;
 }
 
-export function settingsOf(quick: boolean, claims: number | undefined): Settings {
+export interface Given {
+  readonly quick: boolean;
+  readonly claims?: string;
+  readonly only?: readonly string[];
+  readonly profile?: string;
+}
+
+export function settingsOf({ quick, claims: count, only = [], profile }: Given): Settings {
+  const claims = count === undefined ? undefined : Number(count);
   return quick
     ? {
         quick,
+        only,
+        profile,
         rounds: 3,
         loadMs: 1_000,
         warmRequests: 4_000,
@@ -30,6 +44,8 @@ export function settingsOf(quick: boolean, claims: number | undefined): Settings
       }
     : {
         quick,
+        only,
+        profile,
         rounds: 5,
         loadMs: 5_000,
         warmRequests: 30_000,

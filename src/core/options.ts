@@ -38,6 +38,11 @@ export interface WebhooksOptions {
    * a commit of its own all the same. @default true
    */
   readonly groupCommit?: boolean;
+  /**
+   * Have the busiest statements prepared once on each connection, where it leads straight to PostgreSQL. Behind a pooler in transaction
+   * mode, which would lose them, none is prepared whatever this says. @default true
+   */
+  readonly preparedStatements?: boolean;
 }
 
 export interface RelayOptions {

@@ -36,6 +36,7 @@ export interface ResolvedOptions {
   readonly maxPending: number | false;
   readonly claimTimeoutMs: number;
   readonly groupCommit: boolean;
+  readonly preparedStatements: boolean;
 }
 export interface ResolvedRelay {
   readonly pollMs: number;
@@ -96,6 +97,7 @@ const optionsSchema = z.strictObject({
   maxPending: z.union([z.literal(false), count]).optional(),
   claimTimeout: pause.optional(),
   groupCommit: z.boolean().optional(),
+  preparedStatements: z.boolean().optional(),
 });
 
 const recordSchema = (shape: z.ZodRawShape) =>
@@ -182,6 +184,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
     groupCommit: options.groupCommit ?? true,
+    preparedStatements: options.preparedStatements ?? true,
   };
 }
 

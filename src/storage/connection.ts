@@ -6,9 +6,14 @@ import { MAX_TIMER_MS } from '../core/duration.js';
 /** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
 export interface PgClient {
   query(text: string, values?: readonly unknown[]): Promise<PgResult>;
+  query(query: object): unknown;
   end(): Promise<void>;
   /** As PostgreSQL last said: idle (no transaction), in one, or in one that has failed. */
   getTransactionStatus(): 'I' | 'T' | 'E' | null;
+  /** Number of the server's process, as it was told at the start. */
+  readonly processID: number | null;
+  /** Undefined under pg-native. */
+  readonly connection?: object;
 }
 export interface PgResult {
   readonly command: string;

@@ -39,10 +39,10 @@ export class StrayQueries {
 
   private watched([client, release]: Lent): Lent {
     const query = client.query.bind(client);
-    client.query = (text, values) => {
+    client.query = ((text: string, values?: readonly unknown[]) => {
       this.check(text);
       return query(text, values);
-    };
+    }) as PgClient['query'];
     const giveBack = (error?: Error) => {
       // The pool lends the client again: its own method must be back.
       Reflect.deleteProperty(client, 'query');

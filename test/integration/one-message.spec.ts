@@ -1,0 +1,154 @@
+import { Client } from 'pg';
+import { DataSource } from 'typeorm';
+import { pgClient, type PgClient } from '../../src/storage/connection.js';
+import { inOneMessage, prepared, withoutPreparedStatements } from '../../src/storage/one.message.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { TransactionPooler } from '../support/transaction-pooler.js';
+
+let database: TestDatabase;
+let dataSource: DataSource;
+
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(async () => {
+  await database?.drop();
+});
+beforeEach(async () => {
+  dataSource = await connect(database.url);
+});
+afterEach(async () => {
+  await dataSource.destroy();
+});
+
+function connect(url: string): Promise<DataSource> {
+  return new DataSource({ type: 'postgres', url, poolSize: 1 }).initialize();
+}
+
+/** With the pool's only connection. */
+async function onClient<T>(work: (client: PgClient) => Promise<T>, of = dataSource): Promise<T> {
+  const runner = of.createQueryRunner();
+  try {
+    return await work(await pgClient(runner));
+  } finally {
+    await runner.release();
+  }
+}
+
+async function preparedCount(of = dataSource): Promise<number> {
+  const [row] = await of.query<{ count: number }[]>(
+    `SELECT count(*)::int AS count FROM pg_prepared_statements WHERE name LIKE 'webhook_inbox_%'`,
+  );
+  return row!.count;
+}
+
+const ADD = 'SELECT $1::int + $2::int AS sum';
+
+describe('one message', () => {
+  it('gives the results of all statements in order, each with its command', async () => {
+    const results = await onClient((client) =>
+      inOneMessage(client, dataSource, [
+        { sql: 'BEGIN' },
+        { sql: ADD, values: [1, 2] },
+        { sql: 'SELECT 1 WHERE false' },
+        { sql: 'COMMIT' },
+      ]),
+    );
+    expect(results.map(({ command }) => command)).toEqual(['BEGIN', 'SELECT', 'SELECT', 'COMMIT']);
+    expect(results.map(({ rows }) => rows)).toEqual([[], [{ sum: 3 }], [], []]);
+  });
+
+  it('runs nothing behind a statement that fails, and leaves the connection usable', async () => {
+    await dataSource.query('CREATE TABLE IF NOT EXISTS kept (n int)');
+    await onClient(async (client) => {
+      const sent = inOneMessage(client, dataSource, [
+        { sql: 'BEGIN' },
+        { sql: 'INSERT INTO kept VALUES ($1)', values: [1] },
+        { sql: 'SELECT 1 / $1::int', values: [0] },
+        { sql: 'COMMIT' },
+      ]);
+      await expect(sent).rejects.toMatchObject({ code: '22012' });
+      expect(client.getTransactionStatus()).toBe('E');
+      await client.query('ROLLBACK');
+    });
+    expect(await dataSource.query('SELECT * FROM kept')).toEqual([]);
+  });
+
+  it('writes values as PostgreSQL reads them', async () => {
+    const at = new Date('2026-11-28T12:34:56.789Z');
+    const texts = ['plain', 'a "quoted" \\ one', '', null, '{,}', 'NULL', 'ü\u{1f600}\n'];
+    const bytes = Buffer.from([0, 1, 0x22, 0x5c, 0xff]);
+    const [row] = await prepared<Record<string, unknown>>(
+      dataSource.manager,
+      `SELECT $1::text[] AS texts, $2::bytea AS bytes, $3::bytea[] AS many, $4::timestamptz AS at, $5::timestamptz[] AS times,
+              $6::int[] AS numbers, $7::boolean AS yes, $8::boolean[] AS flags, $9::text AS nothing, $10::int[] AS none`,
+      [texts, bytes, [bytes, null], at, [at, null], [1, null, -3], true, [true, false, null], undefined, []],
+    );
+    expect(row).toEqual({
+      texts,
+      bytes,
+      many: [bytes, null],
+      at,
+      times: [at, null],
+      numbers: [1, null, -3],
+      yes: true,
+      flags: [true, false, null],
+      nothing: null,
+      none: [],
+    });
+  });
+
+  it('has a statement prepared once on a connection that leads to one process', async () => {
+    for (let nth = 0; nth < 3; nth += 1) await prepared(dataSource.manager, ADD, [nth, 1]);
+    expect(await preparedCount()).toBe(1);
+  });
+
+  it('prepares a statement again after a message in which it failed', async () => {
+    const divide = 'SELECT 12 / $1::int AS result';
+    await onClient((client) => inOneMessage(client, dataSource, [{ sql: ADD, values: [1, 1] }]));
+    await expect(prepared(dataSource.manager, divide, [0])).rejects.toMatchObject({ code: '22012' });
+    expect(await prepared(dataSource.manager, divide, [4])).toEqual([{ result: 3 }]);
+  });
+
+  it('goes on without prepared statements on a connection where they were taken away', async () => {
+    await prepared(dataSource.manager, ADD, [1, 1]);
+    await dataSource.query('DEALLOCATE ALL');
+    await expect(prepared(dataSource.manager, ADD, [1, 1])).rejects.toMatchObject({ code: '26000' });
+    expect(await prepared(dataSource.manager, ADD, [1, 1])).toEqual([{ sum: 2 }]);
+    expect(await preparedCount()).toBe(0);
+  });
+
+  it('prepares nothing where that is switched off', async () => {
+    withoutPreparedStatements(dataSource);
+    expect(await prepared(dataSource.manager, ADD, [1, 1])).toEqual([{ sum: 2 }]);
+    expect(await preparedCount()).toBe(0);
+  });
+
+  it('prepares nothing behind a pooler, which lends other processes', async () => {
+    const pooler = await TransactionPooler.start(database.url, 2);
+    const pooled = await connect(pooler.url);
+    try {
+      for (let nth = 0; nth < 5; nth += 1) await prepared(pooled.manager, ADD, [nth, 1]);
+      const all = await Promise.all([0, 1].map(() => preparedCount(pooled)));
+      expect(all).toEqual([0, 0]);
+    } finally {
+      await pooled.destroy();
+      await pooler.stop();
+    }
+  });
+
+  it('sends one statement after the other where the client is not the one that writes the protocol', async () => {
+    const client = new Client({ connectionString: database.url });
+    await client.connect();
+    try {
+      const other = { query: client.query.bind(client), connection: undefined } as unknown as PgClient;
+      const results = await inOneMessage(other, dataSource, [
+        { sql: ADD, values: [2, 3] },
+        { sql: 'SELECT 1 AS one' },
+      ]);
+      expect(results.map(({ rows }) => rows)).toEqual([[{ sum: 5 }], [{ one: 1 }]]);
+    } finally {
+      await client.end();
+    }
+  });
+});
