@@ -51,7 +51,10 @@ try {
       loadBefore: loadavg()[0]!,
     };
     const measured = await RUN[bench](server, settings);
-    for (const { name, bound } of measured) console.log(`${name}: bound by ${bound}`);
+    for (const { name, bound, figures } of measured) {
+      const micros = [figures.nodeMicros!, figures.postgresMicros!].map(({ median }) => Math.round(median));
+      console.log(`${name}: ${micros.join(' + ')} us of Node and PostgreSQL; bound by ${bound}`);
+    }
     if (isPart) continue;
     await store(bench, { circumstances, measured });
     await charts.run({ bench });

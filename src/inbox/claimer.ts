@@ -12,6 +12,7 @@ import type { WokenNames } from '../outbox/wake-up.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
+import { eachInTransaction, type Statements, type TransactionLimits } from '../storage/one.message.js';
 import { Conflicts } from './conflicts.js';
 import type { IncomingEvent } from './delivery.js';
 
@@ -36,14 +37,6 @@ export interface ClaimedDelivery {
   readonly woken: WokenNames;
 }
 
-/** Of one try, in milliseconds. */
-export interface TransactionLimits {
-  /** How long it waits for another transaction. @default the claim time-out */
-  readonly lockTimeoutMs?: number;
-  /** When its connection is given up: a half-open one never answers. @default twice the claim time-out */
-  readonly endAfterMs?: number;
-}
-
 /** Claims events in transactions that call no user code. */
 @Injectable()
 export class Claimer {
@@ -61,34 +54,43 @@ export class Claimer {
    * Runs `work` in a transaction, once more when PostgreSQL broke it off (deadlock, serialization) or when the connection broke:
    * then the COMMIT may be in doubt, and the same insert on a fresh connection tells, since a conflict means that it is claimed.
    */
-  async transaction<T>(
-    work: (manager: EntityManager, secondTry: boolean) => Promise<T>,
-    {
-      lockTimeoutMs = this.options.claimTimeoutMs,
-      endAfterMs = 2 * this.options.claimTimeoutMs,
-    }: TransactionLimits = {},
-  ): Promise<T> {
+  async transaction<T>(work: (manager: EntityManager, secondTry: boolean) => Promise<T>): Promise<T> {
+    const { claimTimeoutMs } = this.options;
     const run = (secondTry: boolean) =>
       inTransaction(
         this.dataSource.manager,
-        lockTimeoutMs,
+        claimTimeoutMs,
         (manager) => work(manager, secondTry),
-        endAfterMs,
+        2 * claimTimeoutMs,
       );
-    try {
-      return await run(false);
-    } catch (error) {
-      if (!isWorthAnotherTry(error)) throw error;
-      return await run(true);
-    }
+    return twice(run);
   }
 
   /**
-   * Claims what deliveries brought, each event once, and says for each what came of it: for any number of deliveries one insert, and
-   * one statement for those whose events were known. In the caller's transaction.
+   * Claims what deliveries brought, in a message with its COMMIT; what was known already, in another. Tried again as `transaction` is.
+   * @param take called when there is a connection: what came while it was waited for goes with it
+   * @param triedBefore the COMMIT of an earlier try may have gone through
    */
-  async claimDeliveries(
-    manager: EntityManager,
+  async claimTogether(
+    take: () => readonly Delivered[],
+    limits: TransactionLimits,
+    triedBefore = false,
+  ): Promise<ClaimedDelivery[]> {
+    let deliveries: readonly Delivered[] | undefined;
+    return twice((secondTry) =>
+      eachInTransaction(this.dataSource, limits, (statements) => {
+        deliveries ??= take();
+        return this.claimDeliveries(statements, deliveries, triedBefore || secondTry);
+      }),
+    );
+  }
+
+  /**
+   * Claims each event once, and says for each delivery what came of it: for any number of deliveries one insert, and one statement for
+   * those whose events were known.
+   */
+  private async claimDeliveries(
+    statements: Statements,
     deliveries: readonly Delivered[],
     secondTry: boolean,
   ): Promise<ClaimedDelivery[]> {
@@ -99,7 +101,7 @@ export class Claimer {
       if (!firsts.has(key)) firsts.set(key, claim);
     }
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
-    const results = await this.claim(manager, unique, secondTry);
+    const results = await this.claim(statements, unique, secondTry);
     const won = new Map(
       unique.flatMap((claim, index) => {
         const { receivedAt } = results[index]!;
@@ -110,7 +112,7 @@ export class Claimer {
       claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim })),
     );
     const met = await this.duplicates(
-      manager,
+      statements,
       lost.map(({ source, claim }) => ({ source, event: claim.event })),
     );
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
@@ -128,20 +130,20 @@ export class Claimer {
    * Whether each claim was won, in order. Rows of those that were lost are not inserted.
    * @param secondTry the first try's COMMIT may have gone through: a claim under this very id of ours is ours
    */
-  async claim(manager: EntityManager, claims: readonly Claim[], secondTry = false): Promise<ClaimResult[]> {
+  async claim(statements: Statements, claims: readonly Claim[], secondTry = false): Promise<ClaimResult[]> {
     const results = await this.claims.claim(
-      manager,
+      statements,
       claims.map((claim) => this.newClaim(claim)),
     );
     if (secondTry) {
       for (const [index, result] of results.entries()) {
         const { event } = claims[index]!;
-        const found = result.won ? undefined : await this.claims.find(manager, event);
+        const found = result.won ? undefined : await this.claims.find(statements, event);
         if (found?.id === event.id) results[index] = { ...result, won: true, receivedAt: found.receivedAt };
       }
     }
     const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);
-    if (suspected.length > 0) await this.claims.recordSuspectedReplays(manager, suspected);
+    if (suspected.length > 0) await this.claims.recordSuspectedReplays(statements, suspected);
     for (const event of suspected) this.conflicts.tell(event, 'suspected-replay');
     return results;
   }
@@ -156,12 +158,12 @@ export class Claimer {
    * that were revived.
    */
   private async duplicates(
-    manager: EntityManager,
+    statements: Statements,
     lost: readonly { source: Source; event: IncomingEvent }[],
   ): Promise<boolean[]> {
     if (lost.length === 0) return [];
     const results = await this.claims.duplicates(
-      manager,
+      statements,
       lost.map(({ source, event }) => ({
         ...event,
         revive: source.retries === 'own',
@@ -180,7 +182,7 @@ export class Claimer {
   row(event: IncomingEvent, name: string, lease?: NewHandlerRow['lease']): NewHandlerRow {
     const handler = this.registry.handler(name);
     // The arrival is the database's to tell; a key that depended on it would be none.
-    const orderKey = handler && this.orderKeys.of(handler, { ...event, receivedAt: new Date() });
+    const orderKey = handler?.options.key && this.orderKeys.of(handler, { ...event, receivedAt: new Date() });
     return {
       id: outboxId(event.id, handler === undefined ? name : firstName(handler)),
       name,
@@ -207,6 +209,15 @@ export class Claimer {
       bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : event.bodySha256,
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
+  }
+}
+
+async function twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {
+  try {
+    return await run(false);
+  } catch (error) {
+    if (!isWorthAnotherTry(error)) throw error;
+    return await run(true);
   }
 }
 

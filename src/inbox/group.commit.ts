@@ -80,15 +80,10 @@ export class GroupCommit {
     const { claimTimeoutMs } = this.options;
     let batch: Waiting[] | undefined;
     try {
-      const claimed = await this.claimer.transaction(
-        (manager, secondTry) => {
-          // Taken only now that the transaction is open: what came while it was opened goes with it.
-          batch ??= this.take();
-          return this.claimer.claimDeliveries(
-            manager,
-            batch.map(({ delivered }) => delivered),
-            secondTry,
-          );
+      const claimed = await this.claimer.claimTogether(
+        () => {
+          batch = this.take();
+          return batch.map(({ delivered }) => delivered);
         },
         // A key that another transaction holds keeps its own delivery waiting, not the batch.
         { lockTimeoutMs: claimTimeoutMs / 10, endAfterMs: claimTimeoutMs },
@@ -117,9 +112,9 @@ export class GroupCommit {
 
   /** @param triedBefore in a batch, whose COMMIT may have gone through */
   private async alone(delivered: Delivered, triedBefore = false): Promise<ClaimedDelivery> {
-    const [claimed] = await this.claimer.transaction((manager, secondTry) =>
-      this.claimer.claimDeliveries(manager, [delivered], triedBefore || secondTry),
-    );
+    const { claimTimeoutMs } = this.options;
+    const limits = { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs };
+    const [claimed] = await this.claimer.claimTogether(() => [delivered], limits, triedBefore);
     return claimed!;
   }
 

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { keyText, type EventKey } from '../core/event.js';
+import type { Statements } from './one.message.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
 import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAYS } from './claim.sql.js';
@@ -57,11 +58,11 @@ export class ClaimStore {
    * Claims events and inserts the rows owed for those that were won, in one statement.
    * `claims` must be sorted by key and unique: two batches in opposite orders would deadlock.
    */
-  async claim(manager: EntityManager, claims: readonly NewClaim[]): Promise<ClaimResult[]> {
+  async claim(statements: Statements, claims: readonly NewClaim[]): Promise<ClaimResult[]> {
     const rows = claims.flatMap((claim) => claim.rows.map((row) => ({ ...row, claimId: claim.id })));
     let end = 1;
     const bodyAt = claims.map(({ body }) => (end += body.length) - body.length);
-    const won: { id: string; suspected: boolean; received_at: Date }[] = await manager.query(CLAIM, [
+    const won: { id: string; suspected: boolean; received_at: Date }[] = await statements.query(CLAIM, [
       ...keys(claims),
       claims.map((c) => c.id),
       claims.map((c) => c.type),
@@ -98,8 +99,8 @@ export class ClaimStore {
    * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and records bytes that
    * differ from the first (when `compare`). Erased events are left alone.
    */
-  async duplicates(manager: EntityManager, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
-    const known: { nth: number; revived: boolean; conflict: boolean }[] = await manager.query(DUPLICATES, [
+  async duplicates(statements: Statements, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
+    const known: { nth: number; revived: boolean; conflict: boolean }[] = await statements.query(DUPLICATES, [
       ...keys(duplicates),
       duplicates.map((d) => d.bodySha256),
       duplicates.map((d) => d.revive),
@@ -111,10 +112,10 @@ export class ClaimStore {
 
   /** Records that bytes known under other ids came under these; each event once. */
   async recordSuspectedReplays(
-    manager: EntityManager,
+    statements: Statements,
     events: readonly (EventKey & { readonly bodySha256: Buffer })[],
   ): Promise<void> {
-    await manager.query(SUSPECTED_REPLAYS, [...keys(events), events.map((e) => e.bodySha256)]);
+    await statements.query(SUSPECTED_REPLAYS, [...keys(events), events.map((e) => e.bodySha256)]);
   }
 
   /**
@@ -128,8 +129,8 @@ export class ClaimStore {
   }
 
   /** Our id of the event and its arrival, if it is claimed. */
-  async find(manager: EntityManager, key: EventKey): Promise<{ id: string; receivedAt: Date } | undefined> {
-    const rows: { id: string; receivedAt: Date }[] = await manager.query(
+  async find(statements: Statements, key: EventKey): Promise<{ id: string; receivedAt: Date } | undefined> {
+    const rows: { id: string; receivedAt: Date }[] = await statements.query(
       `SELECT id, received_at AS "receivedAt" FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId],
     );

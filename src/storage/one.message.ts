@@ -2,7 +2,10 @@ import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
-import { pgClient, type PgClient, type PgResult } from './connection.js';
+import { onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
+
+/** What statements are sent through: a manager, or `Transactions`. */
+export type Statements = Pick<EntityManager, 'query'>;
 
 /** SQL of ours with its values. The text is one of few: each is prepared once on a connection, and kept there. */
 export interface Statement {
@@ -86,6 +89,54 @@ export async function inOneMessage(
     throw error;
   }
 }
+
+/** Limits of such a transaction, in milliseconds. */
+export interface TransactionLimits {
+  /** How long it waits for another transaction. */
+  readonly lockTimeoutMs: number;
+  /** When its connection is given up: a half-open one never answers. */
+  readonly endAfterMs: number;
+}
+
+/**
+ * Runs `work` on one connection, where each statement is a READ COMMITTED transaction of its own, sent with its BEGIN and COMMIT in one
+ * message. For statements that call no user code.
+ */
+export async function eachInTransaction<T>(
+  dataSource: DataSource,
+  { lockTimeoutMs, endAfterMs }: TransactionLimits,
+  work: (statements: Statements) => Promise<T>,
+): Promise<T> {
+  const begin = [
+    { sql: BEGIN },
+    { sql: `SET LOCAL lock_timeout = ${Math.max(1, Math.round(lockTimeoutMs))}` },
+  ];
+  return onConnection(
+    dataSource,
+    async (manager) => {
+      const client = await pgClient(manager.queryRunner!);
+      const query = async (sql: string, values?: readonly unknown[]) => {
+        try {
+          const results = await inOneMessage(client, dataSource, [
+            ...begin,
+            { sql, values },
+            { sql: 'COMMIT' },
+          ]);
+          return results[2]!.rows;
+        } catch (error) {
+          // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in.
+          await client.query('ROLLBACK').catch(() => undefined);
+          throw error;
+        }
+      };
+      return work({ query: query as Statements['query'] });
+    },
+    endAfterMs,
+  );
+}
+
+// Whatever the application's default is: under REPEATABLE READ a duplicate is a serialization failure.
+const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
 /** A prepared statement does not exist, exists already, or has another result than when it was prepared. */
 const LOST = new Set(['26000', '42P05', '0A000']);

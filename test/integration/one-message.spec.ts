@@ -1,7 +1,12 @@
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { pgClient, type PgClient } from '../../src/storage/connection.js';
-import { inOneMessage, prepared, withoutPreparedStatements } from '../../src/storage/one.message.js';
+import {
+  eachInTransaction,
+  inOneMessage,
+  prepared,
+  withoutPreparedStatements,
+} from '../../src/storage/one.message.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
 
@@ -96,6 +101,16 @@ describe('one message', () => {
       nothing: null,
       none: [],
     });
+  });
+
+  it('ends the transaction of a statement that fails, so that the next on its connection is sound', async () => {
+    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
+    for (let nth = 0; nth < 30; nth += 1) {
+      await eachInTransaction(dataSource, limits, async (statements) => {
+        await expect(statements.query('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
+        expect(await statements.query(ADD, [nth, 1])).toEqual([{ sum: nth + 1 }]);
+      });
+    }
   });
 
   it('has a statement prepared once on a connection that leads to one process', async () => {

@@ -5,7 +5,7 @@ export interface CuttingProxy {
   /** The database's URL by way of the proxy. */
   readonly url: string;
   /**
-   * Cuts a connection at a statement that is exactly `sql`: before the server got it, or after it has acted on it and before its
+   * Cuts a connection at a statement that is exactly `sql`, or ends with it, prepared or not: before the server got it, or after it has acted on it and before its
    * answer is passed on. `skip` of them are let through first, then `times` are cut.
    */
   cutAt(sql: string, when: 'before' | 'after', options?: { skip?: number; times?: number }): void;
@@ -24,7 +24,7 @@ export interface CuttingProxy {
 export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl);
   const pairs = new Set<readonly [Socket, Socket]>();
-  let armed: { message: Buffer; when: 'before' | 'after'; skip: number; times: number } | undefined;
+  let armed: { sql: string; when: 'before' | 'after'; skip: number; times: number } | undefined;
   let cuts = 0;
   let endAtGreeting = false;
   let server: Server;
@@ -39,8 +39,11 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     const pair = [client, upstream] as const;
     pairs.add(pair);
     let cutAtAnswer = false;
+    const statements = statementReader();
     client.on('data', (chunk: Buffer) => {
-      if (armed !== undefined && armed.times > 0 && chunk.includes(armed.message) && armed.skip-- <= 0) {
+      const sent = statements(chunk);
+      const isMet = armed !== undefined && sent.some((sql) => sql.endsWith(armed!.sql));
+      if (armed !== undefined && armed.times > 0 && isMet && armed.skip-- <= 0) {
         armed.times -= 1;
         cuts += 1;
         if (armed.when === 'before') return cut(pair);
@@ -77,7 +80,7 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   return {
     url: url.href,
     cutAt: (sql, when, { skip = 0, times = 1 } = {}) => {
-      armed = { message: Buffer.from(`${sql}\0`), when, skip, times };
+      armed = { sql, when, skip, times };
       cuts = 0;
     },
     get cuts() {
@@ -92,6 +95,31 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
       for (const sockets of pairs) for (const socket of sockets) socket.pause();
     },
     close: goDown,
+  };
+}
+
+/** Reads what a client sends: for each part of the stream, the statements that are run with it. */
+function statementReader(): (chunk: Buffer) => string[] {
+  const prepared = new Map<string, string>();
+  let rest = Buffer.alloc(0);
+  let started = false;
+  return (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    const run: string[] = [];
+    for (;;) {
+      // The first message has no type.
+      const head = started ? 1 : 0;
+      if (rest.length < head + 4) return run;
+      const end = head + rest.readUInt32BE(head);
+      if (rest.length < end) return run;
+      const type = started ? String.fromCharCode(rest[0]!) : '';
+      const [first = '', second = ''] = rest.toString('utf8', head + 4, end).split('\0');
+      if (type === 'Q') run.push(first);
+      if (type === 'P') prepared.set(first, second);
+      if (type === 'B') run.push(prepared.get(second) ?? '');
+      started = true;
+      rest = rest.subarray(end);
+    }
   };
 }
 
