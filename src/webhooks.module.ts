@@ -19,11 +19,15 @@ import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
 import { ByteBudget } from './http/byte-budget.js';
+import { ROUTE_DECORATORS } from './http/controller.metadata.js';
+import { DirectRoute } from './http/direct.route.js';
+import { HostPipeline } from './http/host.pipeline.js';
 import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
 import { RawBodyInstaller } from './http/raw-body.installer.js';
 import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
 import { SourceUrls } from './http/source.urls.js';
+import { WebhookRequests } from './http/webhook.requests.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
 import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { Backfills } from './inbox/backfills.js';
@@ -169,6 +173,9 @@ const inbox = [
 const http = [
   AnswerWriter,
   ByteBudget,
+  DirectRoute,
+  HostPipeline,
+  WebhookRequests,
   IdempotencyInterceptor,
   RawBodyInstaller,
   RouteExplorer,
@@ -250,7 +257,12 @@ function compose(
     global: true,
     imports: [DiscoveryModule, LifecycleModule, ...imports],
     controllers: controller === false ? [] : [webhooksController(controller)],
-    providers: [options, dataSourceProvider(dataSource), ...all],
+    providers: [
+      options,
+      dataSourceProvider(dataSource),
+      { provide: ROUTE_DECORATORS, useValue: (controller && controller.decorators?.length) || 0 },
+      ...all,
+    ],
     exports: [WEBHOOKS_OPTIONS, WEBHOOKS_DATA_SOURCE, ...all],
   };
 }

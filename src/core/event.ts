@@ -45,8 +45,12 @@ export function eventType(type: string): string {
   return storable(type, 255).replace(FORBIDDEN, '');
 }
 
+/** Nearly all texts: each character a byte, and nothing to be cleaned. */
+const PLAIN = /^[\t\n\r -~]*$/;
+
 /** Text that PostgreSQL can hold: well-formed, without NUL, cut to `maxBytes`. */
 export function storable(text: string, maxBytes: number): string {
+  if (text.length <= maxBytes && PLAIN.test(text)) return text;
   const clean = text.toWellFormed().replaceAll('\u0000', '\u2400');
   if (Buffer.byteLength(clean) <= maxBytes) return clean;
   return Buffer.from(clean)

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 
 // One call for 256 ids: each has a cost of its own, which shows in the profile of a busy receiver.
 let random = Buffer.alloc(0);
@@ -20,7 +20,7 @@ export function uuidV7(nowMs: number = Date.now()): string {
   const bytes = sixteenRandom();
   bytes.writeUIntBE(lastMs, 0, 6);
   bytes.writeUInt16BE(counter, 6);
-  return format(bytes, 7);
+  return format(bytes);
 }
 
 /**
@@ -30,13 +30,13 @@ export function uuidV7(nowMs: number = Date.now()): string {
  */
 export function outboxId(parent: string, name: string, key = '', generation = 0): string {
   const parts = generation === 0 ? [parent, name, key] : [parent, name, key, generation];
-  const bytes = createHash('sha256').update(JSON.stringify(parts)).digest().subarray(0, 16);
-  Buffer.from(parent.replaceAll('-', '').slice(0, 16), 'hex').copy(bytes, 0);
-  return format(bytes, 8);
+  const digest = hash('sha256', JSON.stringify(parts), 'hex');
+  const variant = ((parseInt(digest[16]!, 16) & 0x3) | 0x8).toString(16);
+  return `${parent.slice(0, 14)}8${parent.slice(15, 19)}${variant}${digest.slice(17, 20)}-${digest.slice(20, 32)}`;
 }
 
-function format(bytes: Buffer, version: number): string {
-  bytes[6] = (bytes[6]! & 0x0f) | (version << 4);
+function format(bytes: Buffer): string {
+  bytes[6] = (bytes[6]! & 0x0f) | 0x70;
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
   const hex = bytes.toString('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;

@@ -10,25 +10,27 @@ export interface WebhookRequest {
   readonly rawBody: Buffer;
 }
 
-/** Case-insensitive headers that remember how often each one arrived: frameworks join repeats, which hides forgeries. */
+/**
+ * Case-insensitive headers that remember how often each one arrived: frameworks join repeats, which hides forgeries. Few are ever asked
+ * for, so that they are looked for in the list that arrived rather than put into another one first.
+ */
 export class RequestHeaders {
-  private readonly values = new Map<string, string[]>();
+  /** @param raw name, value, name, value, … */
+  private constructor(private readonly raw: readonly string[]) {}
 
   /** From Node's `rawHeaders`: name, value, name, value, … */
   static fromRaw(rawHeaders: readonly string[]): RequestHeaders {
-    const headers = new RequestHeaders();
-    for (let i = 0; i + 1 < rawHeaders.length; i += 2) headers.add(rawHeaders[i]!, rawHeaders[i + 1]!);
-    return headers;
+    return new RequestHeaders(rawHeaders);
   }
 
   /** From a plain record; an array means that the header arrived more than once. */
   static from(record: Readonly<Record<string, string | readonly string[] | undefined>>): RequestHeaders {
-    const headers = new RequestHeaders();
+    const raw: string[] = [];
     for (const [name, value] of Object.entries(record)) {
       if (value === undefined) continue;
-      for (const one of typeof value === 'string' ? [value] : value) headers.add(name, one);
+      for (const one of typeof value === 'string' ? [value] : value) raw.push(name, one);
     }
-    return headers;
+    return new RequestHeaders(raw);
   }
 
   /**
@@ -36,39 +38,54 @@ export class RequestHeaders {
    * @throws SignatureRejection `repeated-header` when it arrived more than once: picking one of two is guessing.
    */
   one(name: string): string | undefined {
-    const values = this.values.get(name.toLowerCase());
-    if (values === undefined) return undefined;
-    if (values.length > 1)
-      throw new SignatureRejection('repeated-header', `${name} arrived ${values.length} times`);
-    return values[0];
+    const at = this.find(name, 0);
+    if (at === undefined) return undefined;
+    if (this.find(name, at + 2) !== undefined) {
+      const times = this.entries().filter(([one]) => one === name.toLowerCase()).length;
+      throw new SignatureRejection('repeated-header', `${name} arrived ${times} times`);
+    }
+    return this.raw[at + 1];
   }
 
   /** The header's first value, for what no signature depends on (content type, user agent). */
   first(name: string): string | undefined {
-    return this.values.get(name.toLowerCase())?.[0];
+    const at = this.find(name, 0);
+    return at === undefined ? undefined : this.raw[at + 1];
   }
 
   /** Only the named headers, as stored with a claim: an allow-list, since Authorization and cookies are secrets. */
   pick(names: Iterable<string>): Record<string, string> {
     const picked: Record<string, string> = {};
     for (const name of names) {
-      const values = this.values.get(name.toLowerCase());
-      if (values !== undefined) picked[name.toLowerCase()] = values.join(', ');
+      let at = this.find(name, 0);
+      if (at === undefined) continue;
+      let value = this.raw[at + 1]!;
+      while ((at = this.find(name, at + 2)) !== undefined) value += `, ${this.raw[at + 1]!}`;
+      picked[name.toLowerCase()] = value;
     }
     return picked;
   }
 
   /** All names and values, in lower case, repeats one after the other. */
   entries(): [string, string][] {
-    return [...this.values].flatMap(([name, values]) =>
-      values.map((value): [string, string] => [name, value]),
-    );
+    const values = new Map<string, string[]>();
+    for (let at = 0; at + 1 < this.raw.length; at += 2) {
+      const name = this.raw[at]!.toLowerCase();
+      const value = this.raw[at + 1]!;
+      const known = values.get(name);
+      if (known === undefined) values.set(name, [value]);
+      else known.push(value);
+    }
+    return [...values].flatMap(([name, all]) => all.map((value): [string, string] => [name, value]));
   }
 
-  private add(name: string, value: string): void {
-    const key = name.toLowerCase();
-    const known = this.values.get(key);
-    if (known === undefined) this.values.set(key, [value]);
-    else known.push(value);
+  /** Where a header of this name stands, at or behind `from`. */
+  private find(name: string, from: number): number | undefined {
+    const wanted = name.toLowerCase();
+    for (let at = from; at + 1 < this.raw.length; at += 2) {
+      const one = this.raw[at]!;
+      if (one.length === wanted.length && (one === wanted || one.toLowerCase() === wanted)) return at;
+    }
+    return undefined;
   }
 }

@@ -41,9 +41,11 @@ const MAX_DUPLICATES = 10_000;
 /** Counts in memory what happens on the way of a delivery; someone else writes it down, off that way. */
 @Injectable()
 export class Tally {
-  private metrics = new Map<string, { source: string; metric: string; value: number }>();
+  /** By source, then by metric. */
+  private metrics = new Map<string, Map<string, number>>();
   private duplicates = new Map<string, DuplicateCount>();
-  private secrets = new Map<string, SecretUse>();
+  /** By source, then by fingerprint. */
+  private secrets = new Map<string, Map<string, { deliveries: number; lastAt: number }>>();
 
   add(source: string, metric: Metric, by = 1): void {
     this.count(source, metric, by);
@@ -55,25 +57,20 @@ export class Tally {
   }
 
   private count(source: string, metric: string, by: number): void {
-    const key = `${source} ${metric}`;
-    const entry = this.metrics.get(key);
-    if (entry === undefined) this.metrics.set(key, { source, metric, value: by });
-    else entry.value += by;
+    const counts = of(this.metrics, source, () => new Map<string, number>());
+    counts.set(metric, (counts.get(metric) ?? 0) + by);
   }
 
-  /** Counts a verified delivery, its verdict, and how long the verdict took. */
-  async delivery<T extends { readonly kind: string }>(
-    source: string,
-    verifiedBy: string,
-    decide: () => Promise<T>,
-  ): Promise<T> {
-    const startedAt = performance.now();
+  /** Counts a verified delivery. */
+  received(source: string, verifiedBy: string): void {
     this.add(source, 'deliveries');
     this.used(source, verifiedBy);
-    const verdict = await decide();
-    this.add(source, `ack:${bucketOf(performance.now() - startedAt)}`);
-    if (verdict.kind === 'unavailable' || verdict.kind === 'failed') this.add(source, verdict.kind);
-    return verdict;
+  }
+
+  /** Counts its verdict, and how long that took in milliseconds. */
+  answered(source: string, verdict: string, ms: number): void {
+    this.add(source, bucketOf(ms));
+    if (verdict === 'unavailable' || verdict === 'failed') this.add(source, verdict);
   }
 
   /** Counts one more delivery of a claimed event. */
@@ -94,9 +91,18 @@ export class Tally {
   /** Everything since the last drain, which is then forgotten here. */
   drain(): Counted {
     const counted = {
-      metrics: [...this.metrics.values()],
+      metrics: [...this.metrics].flatMap(([source, counts]) =>
+        [...counts].map(([metric, value]) => ({ source, metric, value })),
+      ),
       duplicates: [...this.duplicates.values()],
-      secrets: [...this.secrets.values()],
+      secrets: [...this.secrets].flatMap(([source, uses]) =>
+        [...uses].map(([fingerprint, { deliveries, lastAt }]) => ({
+          source,
+          fingerprint,
+          deliveries,
+          lastAt: new Date(lastAt),
+        })),
+      ),
     };
     this.metrics = new Map();
     this.duplicates = new Map();
@@ -105,12 +111,22 @@ export class Tally {
   }
 
   private used(source: string, fingerprint: string): void {
-    const key = `${source} ${fingerprint}`;
-    const deliveries = (this.secrets.get(key)?.deliveries ?? 0) + 1;
-    this.secrets.set(key, { source, fingerprint, deliveries, lastAt: new Date() });
+    const uses = of(this.secrets, source, () => new Map<string, { deliveries: number; lastAt: number }>());
+    const use = of(uses, fingerprint, () => ({ deliveries: 0, lastAt: 0 }));
+    use.deliveries += 1;
+    use.lastAt = Date.now();
   }
 }
 
-function bucketOf(ms: number): number {
-  return ACK_BUCKETS_MS.find((bound) => ms <= bound) ?? Infinity;
+/** What a map has for a key, made where it has nothing. */
+function of<T>(map: Map<string, T>, key: string, make: () => T): T {
+  let found = map.get(key);
+  if (found === undefined) map.set(key, (found = make()));
+  return found;
+}
+
+const BUCKETS = [...ACK_BUCKETS_MS, Infinity].map((bound) => ({ bound, metric: `ack:${bound}` as const }));
+
+function bucketOf(ms: number): Metric {
+  return BUCKETS.find(({ bound }) => ms <= bound)!.metric;
 }

@@ -125,6 +125,11 @@ export class HandlerRegistry {
     return !this.bySource.has(source) && this.routesOf(source).length > 0;
   }
 
+  /** Whether a handler of a source runs while its provider waits. */
+  hasInline(source: string): boolean {
+    return this.bySource.get(source)?.some((handler) => handler.inline) === true;
+  }
+
   /** The names of a source's routes. */
   routesOf(source: string): string[] {
     return [...this.routesByName.values()].filter((route) => route.source === source).map(({ name }) => name);

@@ -1,9 +1,10 @@
+import type { ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import type { Answer } from '../core/answer.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 
-/** Writes answers through the HTTP adapter, past whatever would wrap them. */
+/** Writes answers past whatever would wrap them. */
 @Injectable()
 export class AnswerWriter {
   constructor(
@@ -11,14 +12,29 @@ export class AnswerWriter {
     private readonly dispatcher: EventDispatcher,
   ) {}
 
-  write(response: unknown, { status, body, headers }: Answer): void {
+  /** Through the HTTP adapter. */
+  write(response: unknown, answer: Answer): void {
     const { httpAdapter } = this.adapterHost;
-    const text = typeof body === 'string' ? body : JSON.stringify(body);
-    const type = typeof body === 'string' ? 'text/plain; charset=utf-8' : 'application/json; charset=utf-8';
-    httpAdapter.setHeader(response, 'content-type', type);
-    for (const [name, value] of Object.entries(headers ?? {})) httpAdapter.setHeader(response, name, value);
-    // While shutting down, the connection must not be kept for another request: close() waits for it.
-    if (this.dispatcher.isDraining) httpAdapter.setHeader(response, 'connection', 'close');
-    httpAdapter.reply(response, text, status);
+    for (const [name, value] of this.headers(answer)) httpAdapter.setHeader(response, name, value);
+    httpAdapter.reply(response, textOf(answer), answer.status);
   }
+
+  /** To Node's own response. */
+  writeDirect(response: ServerResponse, answer: Answer): void {
+    const text = textOf(answer);
+    for (const [name, value] of this.headers(answer)) response.setHeader(name, value);
+    response.writeHead(answer.status, { 'content-length': Buffer.byteLength(text) }).end(text);
+  }
+
+  private headers({ body, headers = {} }: Answer): [string, string][] {
+    const type = typeof body === 'string' ? 'text/plain' : 'application/json';
+    const all: [string, string][] = [['content-type', `${type}; charset=utf-8`], ...Object.entries(headers)];
+    // While shutting down, the connection must not be kept for another request: close() waits for it.
+    if (this.dispatcher.isDraining) all.push(['connection', 'close']);
+    return all;
+  }
+}
+
+function textOf({ body }: Answer): string {
+  return typeof body === 'string' ? body : JSON.stringify(body);
 }

@@ -1,7 +1,6 @@
 import {
   Inject,
   Injectable,
-  Logger,
   type CallHandler,
   type ExecutionContext,
   type NestInterceptor,
@@ -9,9 +8,7 @@ import {
 import { lastValueFrom, of, type Observable } from 'rxjs';
 import type { Answer } from '../core/answer.js';
 import { ConfigurationError } from '../core/errors.js';
-import { errorText, logLine } from '../core/log.js';
-import { ANSWERS } from '../inbox/answers.js';
-import { deliveryFacts } from '../inbox/delivery.js';
+import type { VerifiedDelivery } from '../inbox/delivery.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { Inbox } from '../inbox/inbox.js';
 import type { Verdict } from '../inbox/verdict.js';
@@ -27,8 +24,6 @@ import { useWebhookOf } from './use-webhook.metadata.js';
  */
 @Injectable()
 export class IdempotencyInterceptor implements NestInterceptor {
-  private readonly logger = new Logger('WebhookInbox');
-
   constructor(
     @Inject(Inbox) private readonly inbox: Inbox,
     private readonly dispatcher: EventDispatcher,
@@ -47,23 +42,21 @@ export class IdempotencyInterceptor implements NestInterceptor {
   }
 
   private async answer(context: ExecutionContext, next: CallHandler, state: DeliveryState): Promise<Answer> {
-    const { source, verified } = state;
+    const { verified } = state;
     if (verified.kind === 'handshake') return verified.answer;
+    return this.inbox.answer(verified.delivery, this.dispatched(context, next, verified.delivery, state));
+  }
+
+  private dispatched(
+    context: ExecutionContext,
+    next: CallHandler,
+    delivery: VerifiedDelivery,
+    state: DeliveryState,
+  ): Promise<Verdict> {
     const route = useWebhookOf(context.getHandler());
-    const dispatch =
-      route === undefined
-        ? () => this.verdict(state, next)
-        : () => {
-            const name = routeName(route, context.getClass().name, context.getHandler().name);
-            return this.dispatcher.dispatchRoute(verified.delivery, name, this.code(state, next));
-          };
-    try {
-      return await this.inbox.answer(source, dispatch);
-    } catch (error) {
-      const text = `a delivery could not be dispatched, answered 503: ${errorText(error)}`;
-      for (const facts of deliveryFacts(verified.delivery)) this.logger.error(logLine(text, facts));
-      return ANSWERS.unavailable;
-    }
+    if (route === undefined) return this.verdict(state, next);
+    const name = routeName(route, context.getClass().name, context.getHandler().name);
+    return this.dispatcher.dispatchRoute(delivery, name, this.code(state, next));
   }
 
   private async verdict(state: DeliveryState, next: CallHandler): Promise<Verdict> {

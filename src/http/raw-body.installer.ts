@@ -3,6 +3,8 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import { ByteBudget } from './byte-budget.js';
+import { DirectRoute } from './direct.route.js';
+import { BODY_PARSERS, HostPipeline } from './host.pipeline.js';
 import { rawBodyOf, readRawBody } from './raw-body.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
@@ -16,21 +18,19 @@ interface ExpressLike {
 /** What this needs of Fastify. */
 interface FastifyLike {
   addHook(
-    name: 'preParsing' | 'preValidation',
-    hook: (request: FastifyRequestLike, ...rest: unknown[]) => unknown,
-  ): void;
+    name: string,
+    hook: (request: FastifyRequestLike, reply: FastifyReplyLike, payload: unknown) => unknown,
+  ): unknown;
 }
 interface FastifyRequestLike {
   readonly raw: IncomingMessage;
+  readonly routeOptions: { readonly url?: string };
 }
-
-const BODY_PARSERS = new Set([
-  'jsonParser',
-  'urlencodedParser',
-  'textParser',
-  'rawParser',
-  'multerMiddleware',
-]);
+interface FastifyReplyLike {
+  readonly raw: ServerResponse;
+  getHeaders(): Record<string, string | number | readonly string[]>;
+  hijack(): void;
+}
 
 /**
  * Puts the raw body reader in front of every parser. In the constructor, since that runs before Nest installs its own parsers;
@@ -42,6 +42,8 @@ export class RawBodyInstaller {
     private readonly adapterHost: HttpAdapterHost,
     private readonly routes: WebhookRoutes,
     private readonly budget: ByteBudget,
+    private readonly pipeline: HostPipeline,
+    private readonly direct: DirectRoute,
   ) {
     // At once, or when a testing module gets its adapter.
     adapterHost.init$.subscribe(() => this.install());
@@ -82,10 +84,16 @@ export class RawBodyInstaller {
     response: ServerResponse,
     next: Next,
   ): void {
-    const source = this.routes.source(request.method ?? '', request.originalUrl ?? request.url ?? '');
-    if (source === undefined || request.readableEnded) return next();
+    const url = request.originalUrl ?? request.url ?? '';
+    const found = this.routes.find(request.method ?? '', url);
+    if (found === undefined || request.readableEnded) return next();
+    const { source, own } = found;
     readRawBody(request, response, source, this.budget).then((read) => {
       if (!read) return;
+      if (own !== undefined && this.pipeline.isEmpty(own, READER)) {
+        this.direct.serve(request, response, source, url).catch(next);
+        return;
+      }
       // A refused body is not read to its end. A parser would start on the rest of it and answer in the guard's place.
       if (!('bytes' in rawBodyOf(request)!)) hideBody(request);
       next();
@@ -100,10 +108,17 @@ export class RawBodyInstaller {
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
-      const source = this.routes.source(raw.method ?? '', raw.url ?? '');
-      if (source === undefined) return payload;
-      const { raw: response } = reply as { raw: ServerResponse };
-      if (!(await readRawBody(raw, response, source, this.budget))) return new Promise(() => undefined);
+      const found = this.routes.find(raw.method ?? '', raw.url ?? '');
+      if (found === undefined) return payload;
+      const { source, own } = found;
+      if (!(await readRawBody(raw, reply.raw, source, this.budget))) return new Promise(() => undefined);
+      if (own !== undefined && own === request.routeOptions.url && this.pipeline.isEmpty(own, READER)) {
+        // What hooks before this one have set, CORS for one.
+        for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
+        reply.hijack();
+        await this.direct.serve(raw, reply.raw, source, raw.url ?? '');
+        return payload;
+      }
       hidden.set(raw, { ...raw.headers });
       hideBody(raw);
       return payload;
@@ -111,6 +126,7 @@ export class RawBodyInstaller {
     fastify.addHook('preValidation', async ({ raw }) => {
       Object.assign(raw.headers, hidden.get(raw));
     });
+    this.pipeline.watchHooks(fastify);
   }
 }
 

@@ -41,8 +41,12 @@ export async function readRawBody(
   });
   const read = await collect(request, source, budget, taken);
   if (read === 'gone') return false;
-  let body = 'bytes' in read ? await decode(request, source, read.bytes) : read;
-  if (gone) return false;
+  let body = read;
+  const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? '';
+  if ('bytes' in read && encoding !== '' && encoding !== 'identity') {
+    body = await decode(encoding, source, read.bytes);
+    if (gone) return false;
+  }
   // What a body becomes is what is held, and may be a thousand times what came.
   if ('bytes' in read && 'bytes' in body && body.bytes !== read.bytes) {
     const { length } = body.bytes;
@@ -84,9 +88,7 @@ async function collect(
   });
 }
 
-async function decode(request: IncomingMessage, source: Source, bytes: Buffer): Promise<RawBody> {
-  const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
-  if (encoding === 'identity' || encoding === '') return { bytes };
+async function decode(encoding: string, source: Source, bytes: Buffer): Promise<RawBody> {
   const accepted = source.encodings.find((one) => one === encoding);
   if (accepted === undefined) return { refused: ANSWERS.unsupportedEncoding };
   try {

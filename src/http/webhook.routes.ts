@@ -9,6 +9,13 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
+/** What a request is for. */
+export interface FoundRoute {
+  readonly source: Source;
+  /** Path of the module's own route, if that is where it came to, and not to one with `@UseWebhook`. */
+  readonly own: string | undefined;
+}
+
 interface WebhookRoute {
   readonly method: RequestMethod;
   readonly path: string;
@@ -33,8 +40,8 @@ export class WebhookRoutes {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
-  /** The source whose route serves this request; undefined when it is none of ours, or the source is not configured. */
-  source(method: string, url: string): Source | undefined {
+  /** The route that serves this request; undefined when it is none of ours, or its source is not configured. */
+  find(method: string, url: string): FoundRoute | undefined {
     const path = url.split('?', 1)[0]!;
     for (const route of this.table()) {
       // The application may serve other methods of the same path itself, and then their bodies are its own.
@@ -43,7 +50,7 @@ export class WebhookRoutes {
       if (found === false) continue;
       const name = route.source ?? found.params['source'];
       const source = typeof name === 'string' ? this.options.sources.get(name) : undefined;
-      if (source !== undefined) return source;
+      if (source !== undefined) return { source, own: route.source === undefined ? route.path : undefined };
     }
     return undefined;
   }

@@ -14,7 +14,7 @@ import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from 
 import { inTransaction } from '../storage/connection.js';
 import { eachInTransaction, type Statements, type TransactionLimits } from '../storage/one.message.js';
 import { Conflicts } from './conflicts.js';
-import type { IncomingEvent } from './delivery.js';
+import { bodySha256, type IncomingEvent } from './delivery.js';
 
 /** An event with the handler rows that it would be owed. */
 export interface Claim {
@@ -143,7 +143,10 @@ export class Claimer {
       }
     }
     const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);
-    if (suspected.length > 0) await this.claims.recordSuspectedReplays(statements, suspected);
+    if (suspected.length > 0) {
+      const replays = suspected.map((event) => ({ ...event, bodySha256: bodySha256(event) }));
+      await this.claims.recordSuspectedReplays(statements, replays);
+    }
     for (const event of suspected) this.conflicts.tell(event, 'suspected-replay');
     return results;
   }
@@ -166,6 +169,7 @@ export class Claimer {
       statements,
       lost.map(({ source, event }) => ({
         ...event,
+        bodySha256: bodySha256(event),
         revive: source.retries === 'own',
         compare: source.provider.retries.sameBytes,
       })),
@@ -206,7 +210,7 @@ export class Claimer {
       body,
       rows,
       origin,
-      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : event.bodySha256,
+      bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256(event),
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
   }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { BodyReader } from '../core/body.js';
 import { eventId } from '../core/event-id.js';
 import { byKey, eventType, storable, type EventKey } from '../core/event.js';
@@ -31,8 +31,6 @@ export interface IncomingEvent extends EventKey {
   readonly verifiedBy: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** Made when it is first asked for: of a new event whose id is signed, nobody asks. */
-  readonly bodySha256: Buffer;
 }
 
 /**
@@ -42,13 +40,13 @@ export interface IncomingEvent extends EventKey {
 export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
   const { source, request, body, tenant, verifiedBy } = delivery;
   const headers = storableHeaders(request.headers.pick(source.keepHeaders));
-  const events = new Map<string, IncomingEvent>();
+  const events: IncomingEvent[] = [];
+  const known = new Set<string>();
   for (const identity of source.provider.identify(request, body)) {
     const id = eventId(identity.id, `the event id of source '${source.name}'`);
-    if (events.has(id)) continue;
-    const bytes = identity.body ?? request.rawBody;
-    let digest: Buffer | undefined;
-    events.set(id, {
+    if (known.has(id)) continue;
+    known.add(id);
+    events.push({
       source: source.name,
       tenant,
       eventId: id,
@@ -57,14 +55,15 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
       occurredAt: usableDate(identity),
       verifiedBy,
       headers,
-      body: bytes,
-      get bodySha256() {
-        digest ??= createHash('sha256').update(bytes).digest();
-        return digest;
-      },
+      body: identity.body ?? request.rawBody,
     });
   }
-  return [...events.values()].sort(byKey);
+  return events.sort(byKey);
+}
+
+/** Of the body. Not kept with the event: of a new one whose id is signed, nobody asks. */
+export function bodySha256({ body }: Pick<IncomingEvent, 'body'>): Buffer {
+  return hash('sha256', body, 'buffer');
 }
 
 /** What stands on the log lines about a delivery: a line for each event, since one could not hold the ids of a hundred. */
@@ -80,9 +79,9 @@ export function deliveryFacts(delivery: VerifiedDelivery): Facts[] {
 
 /** `inbox.receive(…)` may be given what no HTTP server lets through, and jsonb refuses. */
 function storableHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, storable(value, Infinity)] as const),
-  );
+  const kept: Record<string, string> = {};
+  for (const name in headers) kept[name] = storable(headers[name]!, Infinity);
+  return kept;
 }
 
 // PostgreSQL and JavaScript agree on these years; anything else is a provider's mistake and no reason to lose the event.

@@ -29,9 +29,13 @@ export class DeliveryVerifier {
    * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws, also by taking too long
    */
   async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
-    const { secrets, tenant } = await secretsOf(source, request, this.options.claimTimeoutMs);
+    const { claimTimeoutMs } = this.options;
+    const { secrets, tenant } =
+      typeof source.secrets === 'function'
+        ? await secretsOf(source, source.secrets, request, claimTimeoutMs)
+        : { secrets: source.secrets, tenant: '' };
     const outcome = await checkSignature(source, request, secrets, nowMs);
-    const answer = await this.handshake(source, request, secrets, outcome);
+    const answer = source.provider.handshake && (await this.handshake(source, request, secrets, outcome));
     if (answer !== undefined) return { kind: 'handshake', answer };
     if (outcome instanceof SignatureRejection) throw outcome;
     if (!outcome.inWindow && source.staleDuplicates === 'reject') throw outsideWindow(source, outcome.skewMs);
@@ -82,11 +86,11 @@ export function outsideWindow(source: Source, skewMs: number | undefined): Signa
 
 async function secretsOf(
   source: Source,
+  secretsFor: Extract<Source['secrets'], (...args: never[]) => unknown>,
   request: WebhookRequest,
   timeoutMs: number,
 ): Promise<{ secrets: readonly string[]; tenant: string }> {
-  if (typeof source.secrets !== 'function') return { secrets: source.secrets, tenant: '' };
-  const asked = Promise.resolve(source.secrets(request));
+  const asked = Promise.resolve(secretsFor(request));
   const found = await limited(asked, timeoutMs, `the secrets function of source '${source.name}'`);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
   if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);
@@ -116,7 +120,17 @@ async function checkSignature(
   }
 }
 
+/** Of the secrets used last: a function may know as many as there are tenants. */
+const fingerprints = new Map<string, string>();
+const MAX_FINGERPRINTS = 1_000;
+
 /** Tells secrets apart in a table without giving one away: 24 bits of a hash. */
 export function fingerprint(secret: string): string {
-  return createHash('sha256').update(`webhook-inbox:${secret}`).digest('hex').slice(0, 6);
+  let known = fingerprints.get(secret);
+  if (known === undefined) {
+    if (fingerprints.size >= MAX_FINGERPRINTS) fingerprints.clear();
+    known = createHash('sha256').update(`webhook-inbox:${secret}`).digest('hex').slice(0, 6);
+    fingerprints.set(secret, known);
+  }
+  return known;
 }

@@ -59,6 +59,9 @@ export class EventDispatcher {
    * @throws EventIdUnusable, SignatureRejection (a stale delivery of an unknown event)
    */
   async dispatch(delivery: VerifiedDelivery): Promise<Verdict> {
+    const { source: asked } = delivery;
+    // Nothing to decide about each: all of it is for the relay.
+    if (asked.retries === 'own' && !this.registry.hasInline(asked.name)) return this.decide(delivery);
     return this.decide(delivery, async (event, ackTimeoutMs) => {
       const source = { ...delivery.source, ackTimeoutMs };
       const isInTime = ackTimeoutMs > 0;
@@ -68,8 +71,8 @@ export class EventDispatcher {
         if (await this.paused.any(source.name, handlers)) return this.whilePaused(event);
         if (!isInTime) return { kind: 'failed' };
       }
-      const asked = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
-      const inline = source.retries === 'own' ? await this.paused.without(source.name, asked) : asked;
+      const wanted = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
+      const inline = source.retries === 'own' ? await this.paused.without(source.name, wanted) : wanted;
       if (inline.length > 0) {
         const others = handlers.filter((handler) => !inline.includes(handler));
         return this.inline.dispatch(source, event, inline.map(asInlineWork), others);
@@ -121,10 +124,12 @@ export class EventDispatcher {
     await inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
-  private async decide(delivery: VerifiedDelivery, each: DecideOne): Promise<Verdict> {
-    const verdict = await this.tally.delivery(delivery.source.name, delivery.verifiedBy, () =>
-      this.decideUncounted(delivery, each),
-    );
+  private async decide(delivery: VerifiedDelivery, each?: DecideOne): Promise<Verdict> {
+    const { source, verifiedBy } = delivery;
+    const startedAt = performance.now();
+    this.tally.received(source.name, verifiedBy);
+    const verdict = await this.decideUncounted(delivery, each);
+    this.tally.answered(source.name, verdict.kind, performance.now() - startedAt);
     if (verdict.kind === 'unavailable') {
       for (const facts of deliveryFacts(delivery))
         this.logger.warn(logLine(`answered 503: ${verdict.why}`, facts));
@@ -132,18 +137,22 @@ export class EventDispatcher {
     return verdict;
   }
 
-  private async decideUncounted(delivery: VerifiedDelivery, each: DecideOne): Promise<Verdict> {
+  private async decideUncounted(delivery: VerifiedDelivery, each?: DecideOne): Promise<Verdict> {
     const events = incomingEvents(delivery);
+    const { claimTimeoutMs, maxPending } = this.options;
     try {
       if (delivery.stale) {
-        const late = await inTime(this.refuseUnknown(delivery, events), this.options.claimTimeoutMs);
+        const late = await inTime(this.refuseUnknown(delivery, events), claimTimeoutMs);
         if (late !== undefined) return late;
       }
+      if (events.length === 0) return { kind: 'ok' };
+      if (each === undefined && maxPending === false)
+        return await inTime(this.claimAll(delivery.source, events), claimTimeoutMs);
       const admitted = await this.admitted(events);
       if (!(admitted instanceof Set)) return admitted;
       const verdicts: Verdict[] = [];
       if (admitted.size < events.length) {
-        const why = `at least ${String(this.options.maxPending)} rows are pending`;
+        const why = `at least ${String(maxPending)} rows are pending`;
         verdicts.push({ kind: 'unavailable', why });
       }
       const together: IncomingEvent[] = [];
@@ -151,14 +160,14 @@ export class EventDispatcher {
       for (const event of admitted) {
         // One answer, and one time for all that it waits for.
         const leftMs = Math.ceil(delivery.source.ackTimeoutMs - (performance.now() - startedAt));
-        const ms = Math.max(leftMs, 0) + this.options.claimTimeoutMs;
-        const verdict = await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms));
+        const ms = Math.max(leftMs, 0) + claimTimeoutMs;
+        const verdict = each && (await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms)));
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(await inTime(this.claimAll(delivery, together), this.options.claimTimeoutMs));
-      return events.length === 0 ? { kind: 'ok' } : worst(verdicts);
+        verdicts.push(await inTime(this.claimAll(delivery.source, together), claimTimeoutMs));
+      return worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
       return unavailable(error);
@@ -189,8 +198,7 @@ export class EventDispatcher {
   }
 
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */
-  private async claimAll(delivery: VerifiedDelivery, events: readonly IncomingEvent[]): Promise<Verdict> {
-    const { source } = delivery;
+  private async claimAll(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
     try {
       return await this.claimTogether(source, events);
     } catch (error) {

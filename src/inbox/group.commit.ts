@@ -43,11 +43,12 @@ export class GroupCommit {
   }
 
   /** Claims what a delivery brought; resolves once it is committed. */
-  async claim(delivered: Delivered): Promise<ClaimedDelivery> {
+  claim(delivered: Delivered): Promise<ClaimedDelivery> {
     if (!this.options.groupCommit) return this.alone(delivered);
     return new Promise((resolve, reject) => {
       const { claims, source } = delivered;
-      const bytes = claims.reduce((sum, { event }) => sum + event.body.length, 0);
+      let bytes = 0;
+      for (const { event } of claims) bytes += event.body.length;
       this.dropAnswered();
       if (!this.queue.isEmpty && this.queue.bytes + bytes > this.options.byteBudget) {
         reject(new TooMuchWaits());

@@ -8,6 +8,7 @@ import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { ANSWERS, answerTo } from './answers.js';
+import { deliveryFacts, type VerifiedDelivery } from './delivery.js';
 import { DeliveryVerifier, methodsOf, type Verified } from './delivery.verifier.js';
 import { EventDispatcher } from './event.dispatcher.js';
 import { Rejections } from './rejections.js';
@@ -58,10 +59,19 @@ export class Inbox {
       rawBody,
       headers: headers instanceof RequestHeaders ? headers : RequestHeaders.from(headers),
     };
+    return this.serve(source, request);
+  }
+
+  /**
+   * Verifies a request, claims what it brings, and says what the answer is.
+   * @param onVerified told of a delivery before it is claimed
+   */
+  async serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
     const verified = await this.verify(source, request);
     if ('status' in verified) return verified;
     if (verified.kind === 'handshake') return verified.answer;
-    return this.answer(source, () => this.dispatcher.dispatch(verified.delivery));
+    onVerified?.();
+    return this.answer(verified.delivery, this.dispatcher.dispatch(verified.delivery));
   }
 
   /** The verified request, or the answer that refuses it. */
@@ -76,17 +86,20 @@ export class Inbox {
     }
   }
 
-  /** Runs a dispatch and turns its verdict, or what a body refused, into the answer. */
-  async answer(source: Source, dispatch: () => Promise<Verdict>): Promise<Answer> {
+  /** Turns the verdict on a delivery, or what its body refused, into the answer. */
+  async answer(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
+    const { source } = delivery;
     try {
-      return answerTo(await dispatch(), source);
+      return answerTo(await dispatched, source);
     } catch (error) {
       if (error instanceof EventIdUnusable) {
         this.rejections.add(source.name, 'unusable-event-id', error.message);
         return ANSWERS.invalid;
       }
       if (error instanceof SignatureRejection) return this.refused(source, error);
-      throw error;
+      const text = `a delivery could not be dispatched, answered 503: ${errorText(error)}`;
+      for (const facts of deliveryFacts(delivery)) this.logger.error(logLine(text, facts));
+      return ANSWERS.unavailable;
     }
   }
 

@@ -21,17 +21,21 @@ export function worst(verdicts: readonly Verdict[]): Verdict {
 }
 
 /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
-export async function inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<Verdict>((resolve) => {
-    timer = setTimeout(
+export function inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(
       () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
       Math.min(ms, MAX_TIMER_MS),
     );
+    work.then(
+      (result) => {
+        clearTimeout(late);
+        resolve(result);
+      },
+      (error: Error) => {
+        clearTimeout(late);
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,0 +1,43 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Injectable } from '@nestjs/common';
+import type { Answer } from '../core/answer.js';
+import type { Source } from '../core/resolve-source.js';
+import { Inbox } from '../inbox/inbox.js';
+import { RefusedDelivery } from './answer.filter.js';
+import { AnswerWriter } from './answer.writer.js';
+import { SourceUrls } from './source.urls.js';
+import { WebhookRequests } from './webhook.requests.js';
+
+/**
+ * Serves the module's own route as soon as the bytes are there, as guard, controller and interceptor would, without the way to them:
+ * for applications that have put nothing on that way.
+ */
+@Injectable()
+export class DirectRoute {
+  constructor(
+    private readonly requests: WebhookRequests,
+    private readonly inbox: Inbox,
+    private readonly urls: SourceUrls,
+    private readonly writer: AnswerWriter,
+  ) {}
+
+  /** @param url path and query as received */
+  async serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    source: Source,
+    url: string,
+  ): Promise<void> {
+    this.writer.writeDirect(response, await this.answer(request, source, url));
+  }
+
+  private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
+    try {
+      const received = this.requests.of(source, request, url);
+      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
+    } catch (error) {
+      if (error instanceof RefusedDelivery) return error.answer;
+      throw error;
+    }
+  }
+}

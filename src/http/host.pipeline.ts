@@ -1,0 +1,89 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
+import { match } from 'path-to-regexp';
+import { ROUTE_DECORATORS } from './controller.metadata.js';
+
+/** A layer of Express's stack: a middleware, or a route. */
+interface Layer {
+  readonly name?: string;
+  readonly route?: { readonly path: unknown };
+}
+
+/** Names of the body parsers that Nest and Express install. They have nothing to do with a body that was read. */
+export const BODY_PARSERS: ReadonlySet<string> = new Set([
+  'jsonParser',
+  'urlencodedParser',
+  'textParser',
+  'rawParser',
+  'multerMiddleware',
+]);
+
+/** Hooks that Fastify runs behind the one that reads the bytes, and before the answer is on its way. */
+const LATER_HOOKS = new Set(['preParsing', 'preValidation', 'preHandler', 'preSerialization', 'onSend']);
+
+/** What the application has put on the way from the bytes of a request to the module's own route. */
+@Injectable()
+export class HostPipeline {
+  private empty: boolean | undefined;
+  /** Fastify keeps its hooks to itself: they are noted when they are added. */
+  private hooks = 0;
+
+  constructor(
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly config: ApplicationConfig,
+    @Inject(ROUTE_DECORATORS) private readonly decorators: number,
+  ) {}
+
+  /**
+   * Whether nothing is there. Looked at once, at the first request: by then everything has been installed.
+   * @param path of the module's own route, as the adapter has it: `/webhooks/:source`
+   * @param reader name of the layer that reads the bytes, on Express
+   */
+  isEmpty(path: string, reader: string): boolean {
+    this.empty ??= this.decorators === 0 && !this.hasEnhancers() && !this.isOccupied(path, reader);
+    return this.empty;
+  }
+
+  /** Notes hooks of others from now on. */
+  watchHooks(fastify: { addHook(name: string, ...rest: unknown[]): unknown }): void {
+    const addHook = fastify.addHook;
+    // The plugins' instances inherit it.
+    fastify.addHook = (name, ...rest) => {
+      if (LATER_HOOKS.has(name)) this.hooks += 1;
+      return addHook.call(fastify, name, ...rest);
+    };
+  }
+
+  /** Pipes have no parameter of that route to change, filters no exception to catch. */
+  private hasEnhancers(): boolean {
+    const { config } = this;
+    return [
+      config.getGlobalGuards(),
+      config.getGlobalRequestGuards(),
+      config.getGlobalInterceptors(),
+      config.getGlobalRequestInterceptors(),
+      config.getGlobalPreRequestHooks?.() ?? [],
+    ].some((enhancers) => enhancers.length > 0);
+  }
+
+  private isOccupied(path: string, reader: string): boolean {
+    const { httpAdapter } = this.adapterHost;
+    if (httpAdapter.getType() === 'fastify') return this.hooks > 0;
+    const stack = httpAdapter.getInstance<{ router?: { stack?: readonly Layer[] } }>().router?.stack ?? [];
+    const from = stack.findIndex(({ name }) => name === reader);
+    const to = stack.findIndex(({ route }) => route?.path === path);
+    // Not as it was expected: then better by the way that is always right.
+    if (from === -1 || to < from) return true;
+    return stack
+      .slice(from + 1, to)
+      .some(({ name = '', route }) =>
+        route === undefined ? !BODY_PARSERS.has(name) : meets(route.path, path),
+      );
+  }
+}
+
+/** Whether a route may be met by requests for the module's own one. */
+function meets(route: unknown, path: string): boolean {
+  if (typeof route !== 'string') return true;
+  return match(route)(path) !== false || match(path)(route) !== false;
+}

@@ -1,0 +1,64 @@
+import type { IncomingMessage } from 'node:http';
+import { Injectable, Logger } from '@nestjs/common';
+import type { Answer } from '../core/answer.js';
+import { logLine } from '../core/log.js';
+import { RequestHeaders, type WebhookRequest } from '../core/request.js';
+import type { Source } from '../core/resolve-source.js';
+import { ANSWERS } from '../inbox/answers.js';
+import { methodsOf } from '../inbox/delivery.verifier.js';
+import { Rejections } from '../inbox/rejections.js';
+import { RefusedDelivery } from './answer.filter.js';
+import { rawBodyOf } from './raw-body.js';
+
+/** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
+@Injectable()
+export class WebhookRequests {
+  private readonly logger = new Logger('WebhookInbox');
+
+  constructor(private readonly rejections: Rejections) {}
+
+  /**
+   * @param url path and query as received, whatever they were rewritten to since
+   * @param kept the bytes that Nest has kept under `rawBody: true`, for a body that this module did not read itself
+   * @throws RefusedDelivery with the answer of the table in the README
+   */
+  of(source: Source, request: IncomingMessage, url: string, kept?: unknown): WebhookRequest {
+    const method = request.method ?? 'POST';
+    const methods = methodsOf(source);
+    if (!methods.includes(method)) {
+      throw this.refused(
+        source.name,
+        'wrong-method',
+        `expected ${methods.join(' or ')}, received ${method}`,
+        { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } },
+      );
+    }
+    const rawBody = this.rawBody(source, request, kept);
+    return { method, url, headers: RequestHeaders.fromRaw(request.rawHeaders), rawBody };
+  }
+
+  /** The refusal, counted. */
+  refused(source: string, reason: string, detail: string, answer: Answer): RefusedDelivery {
+    this.rejections.add(source, reason, detail);
+    return new RefusedDelivery(answer);
+  }
+
+  /** The exact bytes, and never a parsed body put back into text: that would verify what nobody signed. */
+  private rawBody(source: Source, request: IncomingMessage, kept: unknown): Buffer {
+    const body = rawBodyOf(request);
+    if (body !== undefined && 'bytes' in body) return body.bytes;
+    if (body !== undefined) {
+      const { status } = body.refused;
+      throw this.refused(source.name, `http-${status}`, `the body was not taken (${status})`, body.refused);
+    }
+    if (Buffer.isBuffer(kept)) return kept;
+    this.logger.error(
+      logLine(
+        'the raw bytes of a webhook are gone: something read the request before this module. Remove the body parser that was ' +
+          'installed on the HTTP server before NestFactory.create, or create the application with { rawBody: true }',
+        { source: source.name },
+      ),
+    );
+    throw new RefusedDelivery(ANSWERS.unavailable);
+  }
+}
