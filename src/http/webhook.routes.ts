@@ -16,6 +16,8 @@ export interface FoundRoute {
   readonly own: string | undefined;
 }
 
+const MAX_KNOWN = 1_000;
+
 interface WebhookRoute {
   readonly method: RequestMethod;
   readonly path: string;
@@ -31,6 +33,8 @@ interface WebhookRoute {
 @Injectable()
 export class WebhookRoutes {
   private routes: WebhookRoute[] | undefined;
+  /** What was found for the URLs that providers send to: few, and the same all the time. */
+  private readonly known = new Map<string, FoundRoute>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -42,6 +46,16 @@ export class WebhookRoutes {
 
   /** The route that serves this request; undefined when it is none of ours, or its source is not configured. */
   find(method: string, url: string): FoundRoute | undefined {
+    const known = this.known.get(`${method} ${url}`);
+    if (known !== undefined) return known;
+    const found = this.look(method, url);
+    // Those of one source can be spelled in many ways.
+    if (this.known.size >= MAX_KNOWN) this.known.clear();
+    if (found !== undefined) this.known.set(`${method} ${url}`, found);
+    return found;
+  }
+
+  private look(method: string, url: string): FoundRoute | undefined {
     const path = url.split('?', 1)[0]!;
     for (const route of this.table()) {
       // The application may serve other methods of the same path itself, and then their bodies are its own.

@@ -9,10 +9,15 @@ export interface Queued {
 /** A queue with a lane for each source, taken from in turn: whoever floods waits behind himself. */
 export class FairQueue<T extends Queued> {
   private readonly lanes = new Map<string, T[]>();
-  private held = 0;
+  private heldBytes = 0;
+  private heldRows = 0;
 
   get bytes(): number {
-    return this.held;
+    return this.heldBytes;
+  }
+
+  get rows(): number {
+    return this.heldRows;
   }
 
   get isEmpty(): boolean {
@@ -23,7 +28,8 @@ export class FairQueue<T extends Queued> {
     const lane = this.lanes.get(item.lane);
     if (lane === undefined) this.lanes.set(item.lane, [item]);
     else lane.push(item);
-    this.held += item.bytes;
+    this.heldBytes += item.bytes;
+    this.heldRows += item.rows;
   }
 
   /** One of each lane in turn, while rows and bytes are within the limits; at least one, if there is any. */
@@ -53,7 +59,8 @@ export class FairQueue<T extends Queued> {
   private shift(name: string): T {
     const lane = this.lanes.get(name)!;
     const item = lane.shift()!;
-    this.held -= item.bytes;
+    this.heldBytes -= item.bytes;
+    this.heldRows -= item.rows;
     // Out of the map and in again: the next turn begins with another lane.
     this.lanes.delete(name);
     if (lane.length > 0) this.lanes.set(name, lane);

@@ -8,8 +8,12 @@ import { poolSize } from '../outbox/pool-size.js';
 import { Claimer, type ClaimedDelivery, type Delivered } from './claimer.js';
 import { FairQueue, type Queued } from './fair.queue.js';
 
-/** Measured in docs/performance.md: a third commit in flight wins nothing, and takes a connection. */
+/**
+ * One commit at a time has the largest batches, and costs least. A second goes beside one that takes long: it may wait for a key that
+ * another transaction holds. Measured in docs/performance.md.
+ */
 const COMMITS_IN_FLIGHT = 2;
+const LONG_MS = 20;
 const MAX_ROWS = 100;
 const MAX_BYTES = 4 * 1024 * 1024;
 
@@ -33,6 +37,8 @@ export class GroupCommit {
   private readonly inFlight: number;
   /** A transaction has been opened for the queue and has not taken its batch yet. */
   private opening = false;
+  /** When the last commit was begun, on the monotonic clock. */
+  private sentAt = 0;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) dataSource: DataSource,
@@ -69,7 +75,10 @@ export class GroupCommit {
 
   private send(): void {
     if (this.opening || this.queue.isEmpty || this.sending.size >= this.inFlight) return;
+    if (this.sending.size > 0 && this.queue.rows < MAX_ROWS && performance.now() - this.sentAt < LONG_MS)
+      return;
     this.opening = true;
+    this.sentAt = performance.now();
     const sent: Promise<void> = this.commit().finally(() => {
       this.sending.delete(sent);
       this.send();
