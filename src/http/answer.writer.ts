@@ -23,7 +23,9 @@ export class AnswerWriter {
   writeDirect(response: ServerResponse, answer: Answer): void {
     const text = textOf(answer);
     for (const [name, value] of this.headers(answer)) response.setHeader(name, value);
-    response.writeHead(answer.status, { 'content-length': Buffer.byteLength(text) }).end(text);
+    response.setHeader('content-length', Buffer.byteLength(text));
+    response.statusCode = answer.status;
+    response.end(text);
   }
 
   private headers({ body, headers = {} }: Answer): [string, string][] {

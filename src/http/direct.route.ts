@@ -28,16 +28,14 @@ export class DirectRoute {
     source: Source,
     url: string,
   ): Promise<void> {
-    this.writer.writeDirect(response, await this.answer(request, source, url));
-  }
-
-  private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
+    let answer: Answer;
     try {
       const received = this.requests.of(source, request, url);
-      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
+      answer = await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
     } catch (error) {
-      if (error instanceof RefusedDelivery) return error.answer;
-      throw error;
+      if (!(error instanceof RefusedDelivery)) throw error;
+      answer = error.answer;
     }
+    this.writer.writeDirect(response, answer);
   }
 }

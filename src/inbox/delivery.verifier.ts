@@ -11,7 +11,7 @@ import { checkSecrets, type Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { limited } from '../core/within.js';
 import { handshakeAnswer } from '../sources/handshake.js';
-import { verifySignature, type VerifiedSignature } from '../sources/verification.js';
+import { judged, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
 
 export type Verified =
@@ -34,7 +34,13 @@ export class DeliveryVerifier {
       typeof source.secrets === 'function'
         ? await secretsOf(source, source.secrets, request, claimTimeoutMs)
         : { secrets: source.secrets, tenant: '' };
-    const outcome = await checkSignature(source, request, secrets, nowMs);
+    let outcome: VerifiedSignature | SignatureRejection;
+    try {
+      if (secrets.length === 0) throw unknownSecret(source);
+      outcome = judged(await source.provider.verify(request, secrets), source.toleranceMs, nowMs);
+    } catch (error) {
+      outcome = rejectionOf(error);
+    }
     const answer = source.provider.handshake && (await this.handshake(source, request, secrets, outcome));
     if (answer !== undefined) return { kind: 'handshake', answer };
     if (outcome instanceof SignatureRejection) throw outcome;
@@ -97,27 +103,17 @@ async function secretsOf(
   return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };
 }
 
-async function checkSignature(
-  source: Source,
-  request: WebhookRequest,
-  secrets: readonly string[],
-  nowMs: number,
-): Promise<VerifiedSignature | SignatureRejection> {
-  if (secrets.length === 0) {
-    return new SignatureRejection(
-      'unusable-key',
-      `the secrets function of source '${source.name}' knows no secret for this request`,
-    );
-  }
-  try {
-    return await verifySignature(source.provider, request, secrets, source.toleranceMs, nowMs);
-  } catch (error) {
-    if (error instanceof SignatureRejection) return error;
-    // A provider of the application's own may throw anything; what is not verified is rejected.
-    return new SignatureRejection('unusable-key', `verification failed: ${errorText(error)}`, {
-      cause: error,
-    });
-  }
+function unknownSecret(source: Source): SignatureRejection {
+  return new SignatureRejection(
+    'unusable-key',
+    `the secrets function of source '${source.name}' knows no secret for this request`,
+  );
+}
+
+/** A provider of the application's own may throw anything; what is not verified is rejected. */
+function rejectionOf(error: unknown): SignatureRejection {
+  if (error instanceof SignatureRejection) return error;
+  return new SignatureRejection('unusable-key', `verification failed: ${errorText(error)}`, { cause: error });
 }
 
 /** Of the secrets used last: a function may know as many as there are tenants. */

@@ -15,6 +15,7 @@ import { isOneEventsFault, unavailable } from './claim.faults.js';
 import { deliveryFacts, incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
 import { GroupCommit, TooMuchWaits } from './group.commit.js';
+import type { ClaimedDelivery } from './claimer.js';
 import { HandOff } from './hand.off.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
 import { PausedWork } from './paused.work.js';
@@ -58,7 +59,7 @@ export class EventDispatcher {
    * Never throws for what the database or a handler does: that is a verdict.
    * @throws EventIdUnusable, SignatureRejection (a stale delivery of an unknown event)
    */
-  async dispatch(delivery: VerifiedDelivery): Promise<Verdict> {
+  dispatch(delivery: VerifiedDelivery): Promise<Verdict> {
     const { source: asked } = delivery;
     // Nothing to decide about each: all of it is for the relay.
     if (asked.retries === 'own' && !this.registry.hasInline(asked.name)) return this.decide(delivery);
@@ -199,16 +200,38 @@ export class EventDispatcher {
 
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */
   private async claimAll(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
+    const offers = events.map((event) =>
+      this.handOff.offer(event, this.registry.match(event.source, event.type)),
+    );
+    let claimed: ClaimedDelivery;
     try {
-      return await this.claimTogether(source, events);
+      claimed = await this.group.claim({ source, claims: offers });
     } catch (error) {
-      if (events.length === 1 || !isOneEventsFault(error)) throw error;
-      // Under the same ids: a lease given back late would be that of the second try.
-      if (!(await this.handOff.finish(this.options.claimTimeoutMs))) throw error;
-      const verdicts: Verdict[] = [];
-      for (const event of events) verdicts.push(await this.alone(() => this.claimTogether(source, [event])));
-      return worst(verdicts);
+      const sent = !(error instanceof TooMuchWaits);
+      for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
+      return this.claimEach(source, events, error);
     }
+    const { arrivals, woken } = claimed;
+    // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
+    for (const [index, offer] of offers.entries()) this.handOff.claimed(offer, arrivals[index]);
+    this.wakeUp.wake(woken);
+    for (const [index, { event, rows }] of offers.entries())
+      this.log(event, arrivals[index] === undefined ? undefined : rows.length);
+    return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
+  }
+
+  /** After all together have failed by the fault of one of them. */
+  private async claimEach(
+    source: Source,
+    events: readonly IncomingEvent[],
+    error: unknown,
+  ): Promise<Verdict> {
+    if (events.length === 1 || !isOneEventsFault(error)) throw error;
+    // Under the same ids: a lease given back late would be that of the second try.
+    if (!(await this.handOff.finish(this.options.claimTimeoutMs))) throw error;
+    const verdicts: Verdict[] = [];
+    for (const event of events) verdicts.push(await this.alone(() => this.claimAll(source, [event])));
+    return worst(verdicts);
   }
 
   /** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
@@ -219,23 +242,6 @@ export class EventDispatcher {
       if (!isOneEventsFault(error)) throw error;
       return unavailable(error);
     }
-  }
-
-  private async claimTogether(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
-    const offers = events.map((event) =>
-      this.handOff.offer(event, this.registry.match(event.source, event.type)),
-    );
-    const { arrivals, woken } = await this.group.claim({ source, claims: offers }).catch((error: unknown) => {
-      const sent = !(error instanceof TooMuchWaits);
-      for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
-      throw error;
-    });
-    // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
-    for (const [index, offer] of offers.entries()) this.handOff.claimed(offer, arrivals[index]);
-    this.wakeUp.wake(woken);
-    for (const [index, { event, rows }] of offers.entries())
-      this.log(event, arrivals[index] === undefined ? undefined : rows.length);
-    return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
   }
 
   /**

@@ -67,8 +67,12 @@ export class Inbox {
    * @param onVerified told of a delivery before it is claimed
    */
   async serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
-    const verified = await this.verify(source, request);
-    if ('status' in verified) return verified;
+    let verified: Verified;
+    try {
+      verified = await this.verifier.verify(source, request);
+    } catch (error) {
+      return this.unverified(source, request, error);
+    }
     if (verified.kind === 'handshake') return verified.answer;
     onVerified?.();
     return this.answer(verified.delivery, this.dispatcher.dispatch(verified.delivery));
@@ -79,11 +83,15 @@ export class Inbox {
     try {
       return await this.verifier.verify(source, request);
     } catch (error) {
-      if (error instanceof SignatureRejection) return this.refused(source, error, request);
-      const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
-      this.logger.error(logLine(text, { source: source.name }));
-      return ANSWERS.unavailable;
+      return this.unverified(source, request, error);
     }
+  }
+
+  private unverified(source: Source, request: WebhookRequest, error: unknown): Answer {
+    if (error instanceof SignatureRejection) return this.refused(source, error, request);
+    const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
+    this.logger.error(logLine(text, { source: source.name }));
+    return ANSWERS.unavailable;
   }
 
   /** Turns the verdict on a delivery, or what its body refused, into the answer. */

@@ -21,7 +21,15 @@ export async function verifySignature(
   toleranceMs: number | undefined,
   nowMs: number,
 ): Promise<VerifiedSignature> {
-  const verification = await provider.verify(request, secrets);
+  return judged(await provider.verify(request, secrets), toleranceMs, nowMs);
+}
+
+/** The window, once the MAC was right. */
+export function judged(
+  verification: Verification,
+  toleranceMs: number | undefined,
+  nowMs: number,
+): VerifiedSignature {
   const expired = verification.expiresAt !== undefined && nowMs > verification.expiresAt;
   if (verification.signedAt === undefined || toleranceMs === undefined)
     return { ...verification, inWindow: !expired };

@@ -86,6 +86,7 @@ function readType(
 ): string | undefined {
   if (typeHeader !== undefined) return headerValue(request, typeHeader);
   if (typePath === undefined) return undefined;
-  const parts = [typePath].flat().flatMap((path) => body.textAt(path) ?? []);
+  if (typeof typePath === 'string') return body.textAt(typePath);
+  const parts = typePath.flatMap((path) => body.textAt(path) ?? []);
   return parts.length === 0 ? undefined : parts.join('.');
 }

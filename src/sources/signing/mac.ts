@@ -68,10 +68,11 @@ export function usableKeys(keyOf: KeyOf, secrets: readonly string[]): [number, B
       'unusable-key',
       `${secrets.length} secrets: at most ${MAX_SECRETS} are tried`,
     );
-  const keys = secrets.flatMap((secret, index): [number, Buffer][] => {
+  const keys: [number, Buffer][] = [];
+  for (const [index, secret] of secrets.entries()) {
     const key = keyOf(secret);
-    return key === undefined ? [] : [[index, key]];
-  });
+    if (key !== undefined) keys.push([index, key]);
+  }
   if (keys.length === 0) throw new SignatureRejection('unusable-key', 'the source has no usable secret');
   return keys;
 }
