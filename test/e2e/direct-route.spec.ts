@@ -1,0 +1,226 @@
+import {
+  Controller,
+  Injectable,
+  Module,
+  Post,
+  RequestMethod,
+  UseGuards,
+  type CallHandler,
+  type CanActivate,
+  type ExecutionContext,
+  type INestApplication,
+  type MiddlewareConsumer,
+  type NestInterceptor,
+  type NestModule,
+  type Provider,
+  type Type,
+} from '@nestjs/common';
+import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import type { NestFastifyApplication } from '@nestjs/platform-fastify';
+import { UseWebhook, WebhooksModule, type WebhooksModuleExtras } from '../../src/index.js';
+import { DirectRoute } from '../../src/http/direct.route.js';
+import { ADAPTERS, type Adapter } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { startHost } from '../support/host.js';
+import { send, type RawRequest } from '../support/http.js';
+import { sesmetric } from '../support/signing.js';
+import { sesmetricSource } from '../support/sources.js';
+
+/** What was on the way of a request, in order. */
+const met: string[] = [];
+const meet = (what: string) => void met.push(what);
+
+@Injectable()
+class Guard implements CanActivate {
+  canActivate(): boolean {
+    meet('guard');
+    return true;
+  }
+}
+@Injectable()
+class Interceptor implements NestInterceptor {
+  intercept(_: ExecutionContext, next: CallHandler) {
+    meet('interceptor');
+    return next.handle();
+  }
+}
+@Module({})
+class WithMiddleware implements NestModule {
+  configure(consumer: MiddlewareConsumer): void {
+    consumer
+      .apply((_: unknown, __: unknown, next: () => void) => {
+        meet('middleware');
+        next();
+      })
+      .forRoutes('{*path}');
+  }
+}
+@Module({})
+class WithPostMiddleware implements NestModule {
+  configure(consumer: MiddlewareConsumer): void {
+    consumer
+      .apply((_: unknown, __: unknown, next: () => void) => {
+        meet('middleware');
+        next();
+      })
+      .forRoutes({ path: '{*path}', method: RequestMethod.POST });
+  }
+}
+@Controller('billing')
+class Billing {
+  @Post('paid')
+  @UseWebhook('sesmetric')
+  paid() {
+    meet('route');
+  }
+}
+
+interface Way {
+  readonly providers?: readonly Provider[];
+  readonly imports?: readonly Type[];
+  readonly controllers?: readonly Type[];
+  readonly extras?: WebhooksModuleExtras;
+  readonly configure?: (app: INestApplication) => void;
+}
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(async () => {
+  await database?.drop();
+});
+beforeEach(() => {
+  met.length = 0;
+});
+
+/** Serves requests, and says whether they were served directly. */
+async function serving<T>(
+  adapter: Adapter,
+  { configure, extras, ...way }: Way,
+  work: (ask: (request: RawRequest) => ReturnType<typeof send>) => Promise<T>,
+): Promise<{ result: T; direct: number }> {
+  const host = await startHost(
+    adapter,
+    {
+      databaseUrl: database.url,
+      webhooks: WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() }, ...extras }),
+      ...way,
+    },
+    { configure },
+  );
+  try {
+    const route = host.app.get(DirectRoute);
+    const serve = route.serve.bind(route);
+    let direct = 0;
+    route.serve = (...given) => {
+      direct += 1;
+      return serve(...given);
+    };
+    const result = await work((request) => send(host.origin, request));
+    return { result, direct };
+  } finally {
+    await host.app.close();
+  }
+}
+
+let nth = 0;
+const event = () => sesmetric({ id: `d-${(nth += 1)}`, type: 'grant.made' });
+const path = '/webhooks/sesmetric';
+
+describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
+  it('is served directly where nothing is on the way', async () => {
+    const { result, direct } = await serving(adapter, {}, (ask) => ask({ path, ...event() }));
+    expect(result).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+    expect(direct).toBe(1);
+  });
+
+  const ways: Record<string, Way> = {
+    guard: { providers: [{ provide: APP_GUARD, useClass: Guard }] },
+    interceptor: { providers: [{ provide: APP_INTERCEPTOR, useClass: Interceptor }] },
+    middleware: { imports: [WithMiddleware] },
+    'middleware of one method': { imports: [WithPostMiddleware] },
+    'a guard by decorator': { extras: { controller: { decorators: [UseGuards(Guard) as ClassDecorator] } } },
+    'a guard of main.ts': { configure: (app) => void app.useGlobalGuards(new Guard()) },
+    ...(adapter === 'express'
+      ? {
+          'middleware of main.ts': {
+            configure: (app: INestApplication) =>
+              void (app as NestExpressApplication).use((_: unknown, __: unknown, next: () => void) => {
+                meet('middleware');
+                next();
+              }),
+          },
+        }
+      : Object.fromEntries(
+          (['preParsing', 'preHandler', 'onSend', 'onRequest', 'onResponse'] as const).map((hook) => [
+            `the hook ${hook}`,
+            {
+              configure: (app: INestApplication) =>
+                void (app as NestFastifyApplication)
+                  .getHttpAdapter()
+                  .getInstance()
+                  .addHook(hook as 'onRequest', async () => meet(hook)),
+            },
+          ]),
+        )),
+  };
+  it.each(Object.entries(ways))(
+    'leaves nothing out that the application has put there: %s',
+    async (_, way) => {
+      const { result } = await serving(adapter, way, (ask) => ask({ path, ...event() }));
+      expect(result).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+      expect(met).toHaveLength(1);
+    },
+  );
+
+  it('is the only one: a route with @UseWebhook is the application’s own', async () => {
+    const way: Way = { controllers: [Billing] };
+    const { result, direct } = await serving(adapter, way, (ask) =>
+      ask({ path: '/billing/paid', ...event() }),
+    );
+    expect(result.status).toBe(200);
+    expect({ direct, met }).toEqual({ direct: 0, met: ['route'] });
+  });
+
+  it('answers everything as the long way does', async () => {
+    const known = event();
+    const requests: RawRequest[] = [
+      { path, ...known },
+      { path, ...known },
+      { path: `${path}?a=1`, ...known },
+      { path: '/webhooks/none', ...event() },
+      { path, method: 'GET' },
+      { path, ...event(), body: '{}' },
+      { path, ...sesmetric({ type: 'grant.made' }) },
+      { path, ...sesmetric('x'.repeat(2_000_000)) },
+      { path, ...event(), headers: { ...event().headers, 'content-encoding': 'zstd' } },
+      { path, ...sesmetric({ id: `d-${nth}`, type: 'x' }), chunked: 7 },
+    ];
+    const all = async (way: Way) => {
+      const { result, direct } = await serving(adapter, way, async (ask) => {
+        const replies = [];
+        for (const request of requests) replies.push(await ask(request));
+        return replies;
+      });
+      const kept = ['content-type', 'content-length', 'allow', 'retry-after', 'connection'];
+      const seen = result.map(({ status, headers, text }) => ({
+        status,
+        text,
+        headers: Object.fromEntries(kept.map((name) => [name, headers[name]])),
+      }));
+      return { direct, seen };
+    };
+    const long = await all(ways['guard']!);
+    await database.query('DELETE FROM webhook_outbox; DELETE FROM webhook_claim');
+    const short = await all({});
+    expect(short.seen).toEqual(long.seen);
+    expect(long.direct).toBe(0);
+    // The source that is not configured is Nest's to answer.
+    expect(short.direct).toBe(requests.length - 1);
+    expect(short.seen.map(({ status }) => status)).toEqual([
+      200, 200, 200, 404, 405, 401, 400, 413, 415, 200,
+    ]);
+  });
+});
