@@ -191,7 +191,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 're-serialised bytes',
     edits: [
       edit(
-        'src/http/signature.guard.ts',
+        'src/http/webhook.requests.ts',
         "if (body !== undefined && 'bytes' in body) return body.bytes;",
         "if (body !== undefined && 'bytes' in body) return Buffer.from(JSON.stringify(JSON.parse(String(body.bytes))));",
       ),
