@@ -26,7 +26,7 @@ class Works {
         events.map(({ type }) => type),
       ],
     );
-    for (const event of events) await event.enqueue('nothing', { n: 1 });
+    await Promise.all(events.map((event) => event.enqueue('nothing', { n: 1 })));
   }
 
   @OnEffect('nothing')

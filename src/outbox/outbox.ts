@@ -41,8 +41,8 @@ export class Outbox {
     if (former !== undefined) return { id: former, existing: true };
     const id = uuidV7();
     const row = { ...newEffect(known, payload, options), id, payload: freeze(name, payload) };
-    const inserted = await this.store.enqueue(manager, row);
-    if (!inserted)
+    const inserted = await this.store.enqueue(manager, [row]);
+    if (!inserted.has(id))
       return { id: (await this.store.idOfKey(manager, [firstName(known)], key)) ?? id, existing: true };
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
     if (manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake([name]);

@@ -6,18 +6,56 @@ import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
+import { OutboxStore, type NewEffect } from '../storage/outbox.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import { checkEnqueue } from './enqueue.options.js';
+
+interface Waiting {
+  readonly effect: NewEffect;
+  readonly resolve: (inserted: boolean) => void;
+  readonly reject: (error: unknown) => void;
+}
 
 /** What an enqueue needs of the stores. */
 @Injectable()
 export class EnqueueStores {
+  private readonly waiting = new WeakMap<EntityManager, Waiting[]>();
+
   constructor(
     readonly outbox: OutboxStore,
     readonly replays: ReplayStore,
     readonly registry: HandlerRegistry,
   ) {}
+
+  /**
+   * Inserts an effect; false when it is there already. Those that are enqueued at once, as by Promise.all over the events of a batch,
+   * go in one statement.
+   */
+  insert(manager: EntityManager, effect: NewEffect): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const waiting = this.waiting.get(manager);
+      if (waiting !== undefined) {
+        waiting.push({ effect, resolve, reject });
+        return;
+      }
+      this.waiting.set(manager, [{ effect, resolve, reject }]);
+      process.nextTick(() => void this.send(manager));
+    });
+  }
+
+  private async send(manager: EntityManager): Promise<void> {
+    const sent = this.waiting.get(manager)!;
+    this.waiting.delete(manager);
+    try {
+      const inserted = await this.outbox.enqueue(
+        manager,
+        sent.map(({ effect }) => effect),
+      );
+      for (const { effect, resolve } of sent) resolve(inserted.has(effect.id));
+    } catch (error) {
+      for (const { reject } of sent) reject(error);
+    }
+  }
 }
 
 /** The row whose run enqueues. */
@@ -50,7 +88,7 @@ export class RunEnqueue {
     const former = ids.length > 1 ? await this.stores.outbox.existing(this.manager, ids, frozen) : undefined;
     if (former !== undefined) return { id: former.id, existing: true };
     const id = ids[0]!;
-    const inserted = await this.stores.outbox.enqueue(this.manager, {
+    const inserted = await this.stores.insert(this.manager, {
       ...newEffect(effect, payload, options),
       id,
       parentId: this.parent.id,

@@ -242,16 +242,25 @@ export const RENEW = `
       ON o.id = f.id AND o.attempt = f.attempt AND o.leased_by = f.owner
    WHERE o.state = 'pending'`;
 
+// One microsecond after the other, in the order of the calls: it is the place in the line of those with an order key. The payloads come
+// as one value: an array of them would be sent as text, twice as long.
 export const ENQUEUE = `
-  WITH enqueued AS (
+  WITH given AS (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
+                         $9::timestamptz[], $10::float8[], $11::text[], $12::int[], $13::int[]) WITH ORDINALITY
+           AS g(id, name, key, parent_id, source, tenant, event_id, order_key, run_at, delay_ms, first_name,
+                payload_at, payload_bytes, nth)
+  ), enqueued AS (
     INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at)
-    VALUES ($1, 'effect', $2, $3, $4, $5, $6, $7, $9,
-            CASE WHEN $9::text IS NOT NULL OR ($4::uuid IS NULL AND $3 <> '') THEN $12 END, $9::text IS NOT NULL,
-            coalesce($10::timestamptz, clock_timestamp() + $11 * interval '1 ms'))
+    SELECT id, 'effect', name, key, parent_id, source, tenant, event_id, order_key,
+           CASE WHEN order_key IS NOT NULL OR (parent_id IS NULL AND key <> '') THEN first_name END, order_key IS NOT NULL,
+           coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms') + nth * interval '1 us'
+      FROM given
         ON CONFLICT DO NOTHING
     RETURNING id
   ), data AS (
-    INSERT INTO webhook_outbox_data (outbox_id, payload) SELECT id, $8 FROM enqueued
+    INSERT INTO webhook_outbox_data (outbox_id, payload)
+    SELECT id, substring($14::bytea FROM payload_at FOR payload_bytes) FROM enqueued JOIN given USING (id)
   )
   SELECT id FROM enqueued`;
 

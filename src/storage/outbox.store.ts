@@ -275,23 +275,27 @@ export class OutboxStore {
     await manager.query(KEEP_RESULT, [outboxId, result]);
   }
 
-  /** Inserts an effect with its frozen payload. False when a row of that id is there already: it stays as it is. */
-  async enqueue(manager: EntityManager, effect: NewEffect): Promise<boolean> {
-    const rows: unknown[] = await manager.query(ENQUEUE, [
-      effect.id,
-      effect.name,
-      effect.key,
-      effect.parentId ?? null,
-      effect.event?.source ?? null,
-      effect.event?.tenant ?? null,
-      effect.event?.eventId ?? null,
-      effect.payload,
-      effect.orderKey ?? null,
-      effect.runAt ?? null,
-      effect.delayMs ?? 0,
-      effect.firstName,
+  /** Inserts effects with their frozen payloads. Returns the ids of those that were not there already: those stay as they are. */
+  async enqueue(manager: EntityManager, effects: readonly NewEffect[]): Promise<Set<string>> {
+    let end = 1;
+    const payloadAt = effects.map(({ payload }) => (end += payload.length) - payload.length);
+    const rows: { id: string }[] = await manager.query(ENQUEUE, [
+      effects.map((e) => e.id),
+      effects.map((e) => e.name),
+      effects.map((e) => e.key),
+      effects.map((e) => e.parentId ?? null),
+      effects.map((e) => e.event?.source ?? null),
+      effects.map((e) => e.event?.tenant ?? null),
+      effects.map((e) => e.event?.eventId ?? null),
+      effects.map((e) => e.orderKey ?? null),
+      effects.map((e) => e.runAt ?? null),
+      effects.map((e) => e.delayMs ?? 0),
+      effects.map((e) => e.firstName),
+      payloadAt,
+      effects.map((e) => e.payload.length),
+      Buffer.concat(effects.map((e) => e.payload)),
     ]);
-    return rows.length === 1;
+    return new Set(rows.map(({ id }) => id));
   }
 
   /** The first of `ids` that exists, with whether its payload is other than `payload`; that difference is recorded on it. */

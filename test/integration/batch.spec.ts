@@ -5,6 +5,7 @@ import {
   PermanentError,
   type BatchContext,
   type BatchEvent,
+  type Enqueued,
   type HandlerOptions,
 } from '../../src/index.js';
 import { outboxId } from '../../src/core/outbox-id.js';
@@ -143,6 +144,32 @@ it('an effect belongs to the event that enqueued it, under the id it would have 
   expect(effects.map(({ id, event_id, parent_id }) => ({ id, event_id, parent_id }))).toEqual(
     handlers.map(({ id, event_id }) => ({ id: outboxId(id, 'mail'), event_id, parent_id: id })),
   );
+});
+
+it('effects that are enqueued at once go in one statement, each told whether it was there', async () => {
+  const enqueued: Enqueued[] = [];
+  code = async (events) => {
+    enqueued.push(
+      ...(await Promise.all(events.map((event) => event.enqueue('mail', { for: event.eventId })))),
+    );
+  };
+  const inbox = await start();
+  await deliver(inbox, 3);
+  const [there] = await inbox.rows(`event_id = '1'`);
+  await database.query(
+    `INSERT INTO webhook_outbox (id, kind, name, parent_id, source, tenant, event_id)
+     SELECT $1, 'effect', 'mail', id, source, tenant, event_id FROM webhook_outbox WHERE id = $2`,
+    [outboxId(there!.id, 'mail'), there!.id],
+  );
+  await database.query(`CREATE TABLE inserted (rows int)`);
+  await database.query(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO inserted SELECT count(*) FROM added; RETURN NULL; END $$`);
+  await database.query(
+    `CREATE TRIGGER note AFTER INSERT ON webhook_outbox REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION note()`,
+  );
+  await inbox.relay.tick();
+  expect(enqueued.map(({ existing }) => existing)).toEqual([false, true, false]);
+  expect(await database.query(`SELECT rows FROM inserted`)).toEqual([{ rows: 2 }]);
 });
 
 it('a lease that was lost takes its own event out of the batch, and nothing of it is written', async () => {

@@ -13,6 +13,7 @@ import { Latch } from '../support/latch.js';
 import { scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
 const byKey: HandlerOptions['key'] = ({ payload }: WebhookEvent) => (payload as { key: string }).key;
+type Enqueue = (effect: string, payload: unknown, options: { key: string }) => Promise<unknown>;
 const who = { by: 'a test', reason: 'to see' };
 
 describe('the order of a key', () => {
@@ -217,10 +218,21 @@ describe('the order of a key', () => {
     expect(ran).toEqual(['a1', 'a1', 'a2']);
   });
 
-  it('effects of one run are done in the order in which it enqueued them', async () => {
-    script.handle = async (_event, { enqueue }) => {
-      for (const key of ['z', 'q', 'b', 'm', 'a', 'x']) await enqueue('mail', key, { key });
-    };
+  it.each([
+    [
+      'one after the other',
+      async (keys: string[], enqueue: Enqueue) => {
+        for (const key of keys) await enqueue('mail', key, { key });
+      },
+    ],
+    [
+      'at once',
+      async (keys: string[], enqueue: Enqueue) => {
+        await Promise.all(keys.map((key) => enqueue('mail', key, { key })));
+      },
+    ],
+  ])('effects of one run are done in the order in which it enqueued them, %s', async (_, all) => {
+    script.handle = (_event, { enqueue }) => all(['z', 'q', 'b', 'm', 'a', 'x'], enqueue as Enqueue);
     script.effect = (payload) => void ran.push(payload as string);
     await start({ key: undefined }, { key: () => 'one' });
     await deliver('a', 1);
