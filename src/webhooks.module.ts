@@ -240,6 +240,7 @@ export class WebhooksModule implements OnModuleInit {
     this.routes.explore();
     this.registry.close();
     this.rawBody.checkOrder();
+    this.rawBody.installDirect();
     this.plan.checkPool();
     hearErrors(this.dataSource);
     if (!this.options.preparedStatements) withoutPreparedStatements(this.dataSource);

@@ -21,7 +21,14 @@ export const BODY_PARSERS: ReadonlySet<string> = new Set([
 /** Hooks that Fastify runs behind the one that reads the bytes, and before the answer is on its way. */
 const LATER_HOOKS = new Set(['preParsing', 'preValidation', 'preHandler', 'preSerialization', 'onSend']);
 
-/** What the application has put on the way from the bytes of a request to the module's own route. */
+/** What this needs to know of Express's adapter. */
+interface ExpressAdapterLike {
+  readonly onRequestHook?: unknown;
+  readonly onResponseHook?: unknown;
+  getInstance(): { readonly router?: { readonly stack?: readonly Layer[] } };
+}
+
+/** What the application has put on the way of a request to the module's own route. */
 @Injectable()
 export class HostPipeline {
   private empty: boolean | undefined;
@@ -69,13 +76,14 @@ export class HostPipeline {
   private isOccupied(path: string, reader: string): boolean {
     const { httpAdapter } = this.adapterHost;
     if (httpAdapter.getType() === 'fastify') return this.hooks > 0;
-    const stack = httpAdapter.getInstance<{ router?: { stack?: readonly Layer[] } }>().router?.stack ?? [];
-    const from = stack.findIndex(({ name }) => name === reader);
+    const express = httpAdapter as unknown as ExpressAdapterLike;
+    if (express.onRequestHook !== undefined || express.onResponseHook !== undefined) return true;
+    const stack = express.getInstance().router?.stack ?? [];
     const to = stack.findIndex(({ route }) => route?.path === path);
-    // Not as it was expected: then better by the way that is always right.
-    if (from === -1 || to < from) return true;
+    // The first is the adapter's own, for the hooks above. If that is not so, then better by the way that is always right.
+    if (stack[1]?.name !== reader || to === -1) return true;
     return stack
-      .slice(from + 1, to)
+      .slice(2, to)
       .some(({ name = '', route }) =>
         route === undefined ? !BODY_PARSERS.has(name) : meets(route.path, path),
       );

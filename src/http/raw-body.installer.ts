@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
@@ -61,6 +61,31 @@ export class RawBodyInstaller {
       `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so that the exact bytes of ` +
         `webhooks cannot be had. Install it with app.use() after NestFactory.create(), or on its own paths.`,
     );
+  }
+
+  /**
+   * Serves the module's own route before Express is asked, whose way to its first layer costs as much as the check of a signature. For
+   * an application that is served by Nest's HTTP server, once that is there.
+   */
+  installDirect(): void {
+    const adapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined;
+    if (adapter?.getType?.() !== 'express') return;
+    const server = adapter.getHttpServer() as Server;
+    const listeners = server.listeners('request');
+    server.removeAllListeners('request');
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      const url = request.url ?? '';
+      const found = this.routes.find(request.method ?? '', url);
+      if (found?.own === undefined || !this.pipeline.isEmpty(found.own, READER)) {
+        for (const listener of listeners) listener.call(server, request, response);
+        return;
+      }
+      const { source } = found;
+      readRawBody(request, response, source, this.budget)
+        .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
+        // Nothing of it is known to be claimed: the provider comes again.
+        .catch(() => response.destroy());
+    });
   }
 
   private install(): void {
