@@ -19,7 +19,7 @@ import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
 import { ByteBudget } from './http/byte-budget.js';
-import { ROUTE_DECORATORS } from './http/controller.metadata.js';
+import { MAY_BE_DIRECT } from './http/controller.metadata.js';
 import { DirectRoute } from './http/direct.route.js';
 import { HostPipeline } from './http/host.pipeline.js';
 import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
@@ -29,7 +29,7 @@ import { SignatureGuard } from './http/signature.guard.js';
 import { SourceUrls } from './http/source.urls.js';
 import { WebhookRequests } from './http/webhook.requests.js';
 import { WebhookRoutes } from './http/webhook.routes.js';
-import { webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
+import { mayBeDirect, webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { Backfills } from './inbox/backfills.js';
 import { Backlog } from './inbox/backlog.js';
 import { Claimer } from './inbox/claimer.js';
@@ -261,7 +261,7 @@ function compose(
     providers: [
       options,
       dataSourceProvider(dataSource),
-      { provide: ROUTE_DECORATORS, useValue: (controller && controller.decorators?.length) || 0 },
+      { provide: MAY_BE_DIRECT, useValue: controller !== false && mayBeDirect(controller) },
       ...all,
     ],
     exports: [WEBHOOKS_OPTIONS, WEBHOOKS_DATA_SOURCE, ...all],

@@ -1,7 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { match } from 'path-to-regexp';
-import { ROUTE_DECORATORS } from './controller.metadata.js';
+import { MAY_BE_DIRECT } from './controller.metadata.js';
 
 /** A layer of Express's stack: a middleware, or a route. */
 interface Layer {
@@ -38,7 +38,7 @@ export class HostPipeline {
   constructor(
     private readonly adapterHost: HttpAdapterHost,
     private readonly config: ApplicationConfig,
-    @Inject(ROUTE_DECORATORS) private readonly decorators: number,
+    @Inject(MAY_BE_DIRECT) private readonly mayBeDirect: boolean,
   ) {}
 
   /**
@@ -47,7 +47,7 @@ export class HostPipeline {
    * @param reader name of the layer that reads the bytes, on Express
    */
   isEmpty(path: string, reader: string): boolean {
-    this.empty ??= this.decorators === 0 && !this.hasEnhancers() && !this.isOccupied(path, reader);
+    this.empty ??= this.mayBeDirect && !this.hasEnhancers() && !this.isOccupied(path, reader);
     return this.empty;
   }
 

@@ -28,6 +28,15 @@ export interface ControllerOptions {
   readonly path?: string;
   /** Decorators for the controller class, such as the application's `@Public()`. */
   readonly decorators?: readonly ClassDecorator[];
+  /**
+   * Whether the route is served before Nest's pipeline, where the application has nothing in it: no global guard or interceptor, no
+   * middleware, no hook. With something in it, or with `decorators`, it never is. @default true
+   */
+  readonly direct?: boolean;
+}
+
+export function mayBeDirect({ decorators = [], direct = true }: ControllerOptions): boolean {
+  return direct && decorators.length === 0;
 }
 
 const optionsSchema = z.strictObject({
@@ -40,6 +49,7 @@ const optionsSchema = z.strictObject({
   decorators: z
     .array(z.custom((value) => typeof value === 'function', { error: 'expected a decorator' }))
     .optional(),
+  direct: z.boolean().optional(),
 });
 
 /**

@@ -175,6 +175,12 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     },
   );
 
+  it('is not served directly where that is switched off', async () => {
+    const way: Way = { extras: { controller: { direct: false } } };
+    const { result, direct } = await serving(adapter, way, (ask) => ask({ path, ...event() }));
+    expect({ status: result.status, direct }).toEqual({ status: 200, direct: 0 });
+  });
+
   it('is the only one: a route with @UseWebhook is the application’s own', async () => {
     const way: Way = { controllers: [Billing] };
     const { result, direct } = await serving(adapter, way, (ask) =>
