@@ -52,12 +52,15 @@ export class HostPipeline {
   }
 
   /** Notes hooks of others from now on. */
-  watchHooks(fastify: { addHook(name: string, ...rest: unknown[]): unknown }): void {
-    const addHook = fastify.addHook;
-    // The plugins' instances inherit it.
-    fastify.addHook = (name, ...rest) => {
+  watchHooks(fastify: { addHook: (this: unknown, name: string, ...rest: unknown[]) => unknown }): void {
+    const { addHook } = fastify;
+    const note = (name: string) => {
       if (LATER_HOOKS.has(name)) this.hooks += 1;
-      return addHook.call(fastify, name, ...rest);
+    };
+    // The instances of plugins inherit it, and their hooks are for what is theirs.
+    fastify.addHook = function (name, ...rest) {
+      note(name);
+      return addHook.call(this, name, ...rest);
     };
   }
 

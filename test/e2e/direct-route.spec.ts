@@ -141,7 +141,7 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     interceptor: { providers: [{ provide: APP_INTERCEPTOR, useClass: Interceptor }] },
     middleware: { imports: [WithMiddleware] },
     'middleware of one method': { imports: [WithPostMiddleware] },
-    'a guard by decorator': { extras: { controller: { decorators: [UseGuards(Guard) as ClassDecorator] } } },
+    'a guard by decorator': { extras: { controller: { decorators: [UseGuards(Guard)] } } },
     'a guard of main.ts': { configure: (app) => void app.useGlobalGuards(new Guard()) },
     ...(adapter === 'express'
       ? {
@@ -228,5 +228,21 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     expect(short.seen.map(({ status }) => status)).toEqual([
       200, 200, 200, 404, 405, 401, 400, 413, 415, 200,
     ]);
+  });
+});
+
+it('hooks of a plugin of Fastify stay those of its own routes', async () => {
+  const configure = (app: INestApplication) => {
+    const fastify = (app as NestFastifyApplication).getHttpAdapter().getInstance();
+    void fastify.register(async (own) => {
+      own.addHook('preHandler', async () => meet('plugin'));
+      own.post('/plugin', async () => ({ from: 'plugin' }));
+    });
+  };
+  await serving('fastify', { configure }, async (ask) => {
+    expect(await ask({ path: '/plugin' })).toMatchObject({ status: 200 });
+    expect(met).toEqual(['plugin']);
+    expect(await ask({ path, ...event() })).toMatchObject({ status: 200 });
+    expect(met).toEqual(['plugin']);
   });
 });

@@ -232,7 +232,7 @@ describe('the order of a key', () => {
       },
     ],
   ])('effects of one run are done in the order in which it enqueued them, %s', async (_, all) => {
-    script.handle = (_event, { enqueue }) => all(['z', 'q', 'b', 'm', 'a', 'x'], enqueue as Enqueue);
+    script.handle = (_event, { enqueue }) => all(['z', 'q', 'b', 'm', 'a', 'x'], enqueue);
     script.effect = (payload) => void ran.push(payload as string);
     await start({ key: undefined }, { key: () => 'one' });
     await deliver('a', 1);
