@@ -21,6 +21,11 @@ export const BODY_PARSERS: ReadonlySet<string> = new Set([
 /** Hooks that Fastify runs behind the one that reads the bytes, and before the answer is on its way. */
 const LATER_HOOKS = new Set(['preParsing', 'preValidation', 'preHandler', 'preSerialization', 'onSend']);
 
+/** What takes hooks: a Fastify instance. */
+export interface Hooked {
+  addHook: (this: unknown, name: string, ...rest: unknown[]) => unknown;
+}
+
 /** What this needs to know of Express's adapter. */
 interface ExpressAdapterLike {
   readonly onRequestHook?: unknown;
@@ -52,7 +57,7 @@ export class HostPipeline {
   }
 
   /** Notes hooks of others from now on. */
-  watchHooks(fastify: { addHook: (this: unknown, name: string, ...rest: unknown[]) => unknown }): void {
+  watchHooks(fastify: Hooked): void {
     const { addHook } = fastify;
     const note = (name: string) => {
       if (LATER_HOOKS.has(name)) this.hooks += 1;

@@ -4,7 +4,7 @@ import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import { ByteBudget } from './byte-budget.js';
 import { DirectRoute } from './direct.route.js';
-import { BODY_PARSERS, HostPipeline } from './host.pipeline.js';
+import { BODY_PARSERS, HostPipeline, type Hooked } from './host.pipeline.js';
 import { rawBodyOf, readRawBody } from './raw-body.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
@@ -151,7 +151,7 @@ export class RawBodyInstaller {
     fastify.addHook('preValidation', async ({ raw }) => {
       Object.assign(raw.headers, hidden.get(raw));
     });
-    this.pipeline.watchHooks(fastify);
+    this.pipeline.watchHooks(fastify as unknown as Hooked);
   }
 }
 
