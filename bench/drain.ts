@@ -12,7 +12,7 @@ export function worker(name: string, program: Program, order: DrainOrder): Conte
     warm: async () => void (await program.run<DrainResult>({ ...order, jobs: Math.ceil(order.jobs / 2) })),
     round: async () => {
       const { seconds, jobs } = await program.run<DrainResult>(order);
-      return { seconds, count: jobs, values: { rate: jobs / seconds } };
+      return { seconds, count: jobs + (order.waiting ?? 0), values: { rate: jobs / seconds } };
     },
   };
 }

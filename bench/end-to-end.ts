@@ -16,7 +16,7 @@ export async function endToEnd(server: Server, settings: Settings): Promise<Meas
     const round = async (nth: number, count = requests) => {
       const startedAt = performance.now();
       const order: LoadOrder = {
-        port: program.ready.port as number,
+        ports: [program.ready.port as number],
         path: '/webhooks/bench',
         scheme: 'hmac',
         connections: CONNECTIONS,

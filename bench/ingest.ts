@@ -7,17 +7,23 @@ import type { Scheme } from './support/signed.js';
 
 export const CONNECTIONS = 64;
 
-/** A receiver under load. */
+/** What is sent, and where to. */
+export interface Sent extends Pick<LoadOrder, 'random'> {
+  readonly path: string;
+  readonly scheme: Scheme;
+}
+
+/** Receivers of one database under load. */
 export function receiver(
   name: string,
-  program: Program,
+  programs: readonly Program[],
   load: Program,
-  { path, scheme }: { readonly path: string; readonly scheme: Scheme },
+  sent: Sent,
   { loadMs, warmRequests }: Settings,
 ): Contender {
   const run = async (bound: Pick<LoadOrder, 'ms' | 'requests'>, prefix: string): Promise<Round> => {
-    const port = program.ready.port as number;
-    const order: LoadOrder = { port, path, scheme, connections: CONNECTIONS, prefix, ...bound };
+    const ports = programs.map(({ ready }) => ready.port as number);
+    const order: LoadOrder = { ports, connections: CONNECTIONS, prefix, ...sent, ...bound };
     const { answered, failed, seconds, p50, p99 } = await load.run<LoadResult>(order);
     if (failed > 0) throw new Error(`${name}: ${failed} requests were not answered 2xx`);
     return { seconds, count: answered, values: { rate: answered / seconds, p50, p99 } };
@@ -25,7 +31,7 @@ export function receiver(
   const prefix = name.replaceAll(/\W/g, '');
   return {
     name,
-    programs: [program],
+    programs,
     warm: async () => void (await run({ requests: warmRequests, ms: 4 * loadMs }, `${prefix}-warm-`)),
     round: (nth) => run({ ms: loadMs }, `${prefix}-${nth}-`),
   };
@@ -40,7 +46,7 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
     const databaseUrl = await server.database(`ingest_${contenders.length}`);
     const program = await start(file, { databaseUrl, ...given });
     programs.push(program);
-    contenders.push(receiver(name, program, load, { path, scheme }, settings));
+    contenders.push(receiver(name, [program], load, { path, scheme }, settings));
   };
   for (const adapter of ['express', 'fastify'] as const) {
     for (const kind of ['bare', 'articles', 'ours'] as const) {

@@ -36,7 +36,7 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
         },
       })
     : undefined;
-  const drain = async (jobs: number): Promise<DrainResult> => {
+  const drain = async (jobs: number): Promise<Pick<DrainResult, 'seconds' | 'jobs'>> => {
     count = 0;
     await pool.query(
       `SELECT graphile_worker.add_jobs(array_agg(json_populate_record(null::graphile_worker.job_spec, '{"identifier":"nothing","payload":{"n":1}}')))

@@ -24,7 +24,7 @@ await serve(async ({ databaseUrl }: { databaseUrl: string }) => {
   }
   return {
     ready: {},
-    run: async (order): Promise<DrainResult> => {
+    run: async (order): Promise<Pick<DrainResult, 'seconds' | 'jobs'>> => {
       const { jobs } = order as DrainOrder;
       count = 0;
       await boss.insert(

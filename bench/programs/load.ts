@@ -1,10 +1,12 @@
+import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { serve } from '../support/program.js';
 import { eventBody, signature, type Scheme } from '../support/signed.js';
 import { percentile } from '../support/statistics.js';
 
 export interface LoadOrder {
-  readonly port: number;
+  /** Connections are shared among them. */
+  readonly ports: readonly number[];
   readonly path: string;
   readonly scheme: Scheme;
   readonly connections: number;
@@ -13,6 +15,8 @@ export interface LoadOrder {
   /** … so many requests. */
   readonly requests?: number;
   readonly prefix: string;
+  /** Whether ids come in no order, as those of some providers do, instead of ascending. @default false */
+  readonly random?: boolean;
 }
 
 export interface LoadResult {
@@ -41,7 +45,8 @@ async function load(order: LoadOrder): Promise<LoadResult> {
           resolve();
           return;
         }
-        const body = eventBody(`${order.prefix}${(next += 1)}`);
+        const id = `${order.prefix}${(next += 1)}`;
+        const body = eventBody(order.random === true ? createHash('md5').update(id).digest('hex') : id);
         const headers = Object.entries(signature(order.scheme, body)).map(
           ([name, value]) => `${name}: ${value}\r\n`,
         );
@@ -65,7 +70,9 @@ async function load(order: LoadOrder): Promise<LoadResult> {
       socket.on('connect', send);
     });
   await Promise.all(
-    Array.from({ length: order.connections }, () => one(connect(order.port, '127.0.0.1').setNoDelay(true))),
+    Array.from({ length: order.connections }, (_, nth) =>
+      one(connect(order.ports[nth % order.ports.length]!, '127.0.0.1').setNoDelay(true)),
+    ),
   );
   return {
     answered: took.length - failed,

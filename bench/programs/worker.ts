@@ -28,10 +28,17 @@ export interface WorkerSettings {
 export interface DrainOrder {
   readonly work: 'effects' | 'handlers' | 'batches' | 'articles';
   readonly jobs: number;
+  /** Jobs beside them that are pending all the while, worked off afterwards. @default 0 */
+  readonly waiting?: number;
+  /** Whether this process enqueues them: several share one database. @default true */
+  readonly fills?: boolean;
 }
 export interface DrainResult {
   readonly seconds: number;
   readonly jobs: number;
+  /** On one scale for all processes of the machine, in milliseconds. */
+  readonly beganAt: number;
+  readonly endedAt: number;
 }
 /** For latency: claim so many events one after the other, or say when handlers started. */
 export interface LatencyOrder {
@@ -124,19 +131,32 @@ async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: nu
 async function drain(app: INestApplicationContext, order: DrainOrder, nth: number): Promise<DrainResult> {
   const dataSource = app.get(DataSource);
   if (order.work === 'articles') return articles(dataSource, order.jobs, nth);
-  Works.count = 0;
-  await fill(dataSource, order, nth);
-  app.get(WakeUp).wakeOwn();
-  while (Works.count < order.jobs) await pause(2);
-  // The last has begun; until it is settled.
-  for (;;) {
+  const { jobs, waiting = 0, fills = true } = order;
+  const isLeft = async () => {
     const left: unknown[] = await dataSource.query(
       `SELECT FROM webhook_outbox WHERE state = 'pending' LIMIT 1`,
     );
-    if (left.length === 0) break;
-    await pause(2);
+    return left.length > 0;
+  };
+  Works.count = 0;
+  Works.firstAt = Infinity;
+  if (fills) {
+    await fill(dataSource, { ...order, jobs: jobs + waiting }, nth);
+    app.get(WakeUp).wake();
+  } else {
+    while (Works.count === 0 && !(await isLeft())) await pause(2);
   }
-  return { seconds: (performance.now() - Works.firstAt) / 1_000, jobs: order.jobs };
+  if (waiting > 0) while (Works.count < jobs) await pause(2);
+  const enoughAt = performance.now();
+  // Begun is not settled yet.
+  while (await isLeft()) await pause(2);
+  const endedAt = waiting > 0 ? enoughAt : performance.now();
+  return {
+    seconds: (endedAt - Works.firstAt) / 1_000,
+    jobs,
+    beganAt: performance.timeOrigin + Works.firstAt,
+    endedAt: performance.timeOrigin + endedAt,
+  };
 }
 
 /** BEGIN, claim, write, mark processed, COMMIT for each event, as many at once as our relay runs with the same pool. */
@@ -158,7 +178,14 @@ async function articles(dataSource: DataSource, jobs: number, nth: number): Prom
     }
   };
   await Promise.all(Array.from({ length: POOL - 3 }, one));
-  return { seconds: (performance.now() - startedAt) / 1_000, jobs };
+  const endedAt = performance.now();
+  const { timeOrigin } = performance;
+  return {
+    seconds: (endedAt - startedAt) / 1_000,
+    jobs,
+    beganAt: timeOrigin + startedAt,
+    endedAt: timeOrigin + endedAt,
+  };
 }
 
 const POOL = 10;

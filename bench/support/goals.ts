@@ -106,6 +106,20 @@ export function goals(results: Results): Goal[] {
     },
     rate('ingest into a full table / an empty one', 0.9, 'scale', 'ingest, full', 'ingest, empty'),
     rate(
+      'the same with ids in no order',
+      0.9,
+      'scale',
+      'ingest, full, random ids',
+      'ingest, empty, random ids',
+    ),
+    rate(
+      'drain with a million pending / with few',
+      0.9,
+      'scale',
+      'drain, a million pending',
+      'drain, few pending',
+    ),
+    rate(
       'drain with a snapshot pinned / unpinned',
       0.9,
       'scale',
