@@ -26,8 +26,8 @@ interface Waiting extends Queued {
 }
 
 /**
- * Commits the claims of many deliveries together. Without a timer: a delivery that finds a commit free goes at once, and those that
- * arrive meanwhile go with the next, so that the busier the receiver, the more events share a commit.
+ * Commits the claims of many deliveries together. No timer fills a batch: a delivery that finds a commit free goes at once, and those
+ * that arrive meanwhile go with the next, so that the busier the receiver, the more events share a commit.
  * Everything a delivery alone would meet it meets here too: what fails a batch is found by trying each of its deliveries alone.
  */
 @Injectable()
@@ -39,6 +39,8 @@ export class GroupCommit {
   private opening = false;
   /** When the last commit was begun, on the monotonic clock. */
   private sentAt = 0;
+  /** Looks again when that commit has become a long one: perhaps nothing else arrives that would. */
+  private later: NodeJS.Timeout | undefined;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) dataSource: DataSource,
@@ -75,8 +77,11 @@ export class GroupCommit {
 
   private send(): void {
     if (this.opening || this.queue.isEmpty || this.sending.size >= this.inFlight) return;
-    if (this.sending.size > 0 && this.queue.rows < MAX_ROWS && performance.now() - this.sentAt < LONG_MS)
+    const untilLongMs = this.sentAt + LONG_MS - performance.now();
+    if (this.sending.size > 0 && this.queue.rows < MAX_ROWS && untilLongMs > 0) {
+      this.sendLater(untilLongMs);
       return;
+    }
     this.opening = true;
     this.sentAt = performance.now();
     const sent: Promise<void> = this.commit().finally(() => {
@@ -84,6 +89,13 @@ export class GroupCommit {
       this.send();
     });
     this.sending.add(sent);
+  }
+
+  private sendLater(ms: number): void {
+    this.later ??= setTimeout(() => {
+      this.later = undefined;
+      this.send();
+    }, ms).unref();
   }
 
   private async commit(): Promise<void> {

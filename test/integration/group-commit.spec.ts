@@ -83,6 +83,29 @@ async function commits(): Promise<number[]> {
   return rows.map((row) => row.events);
 }
 
+/** Claims an event in a transaction that stays open until what this gives is called. */
+async function holdKey(eventId: string): Promise<() => Promise<void>> {
+  const runner = database.dataSource.createQueryRunner();
+  await runner.startTransaction();
+  const held = {
+    source: 'awardee',
+    tenant: '',
+    eventId,
+    id: uuidV7(),
+    type: 'grant.made',
+    origin: 'delivery' as const,
+    verifiedBy: 'test',
+    headers: {},
+    body: Buffer.from('{}'),
+    rows: [],
+  };
+  await inbox.app.get(ClaimStore).claim(runner.manager, [held]);
+  return async () => {
+    await runner.rollbackTransaction();
+    await runner.release();
+  };
+}
+
 /** Every event of these was claimed and handled once. */
 async function expectOnce(expected: readonly string[]): Promise<void> {
   await inbox.settle();
@@ -250,21 +273,7 @@ describe('what fails a batch fails its own delivery only', () => {
   });
 
   it('a key that another transaction holds', async () => {
-    const runner = database.dataSource.createQueryRunner();
-    await runner.startTransaction();
-    const held = {
-      source: 'awardee',
-      tenant: '',
-      eventId: 'd-3',
-      id: uuidV7(),
-      type: 'grant.made',
-      origin: 'delivery' as const,
-      verifiedBy: 'test',
-      headers: {},
-      body: Buffer.from('{}'),
-      rows: [],
-    };
-    await inbox.app.get(ClaimStore).claim(runner.manager, [held]);
+    const release = await holdKey('d-3');
     let answers: Promise<Answer>[] = [];
     try {
       void (await together((to) => {
@@ -274,11 +283,29 @@ describe('what fails a batch fails its own delivery only', () => {
       expect(kinds(await Promise.all(answers.filter((_, index) => index !== 3)))).toEqual(all('ok', 9));
       expect(await database.query(`SELECT FROM webhook_claim`)).toHaveLength(9);
     } finally {
-      await runner.rollbackTransaction();
-      await runner.release();
+      await release();
     }
     expect(kinds([await answers[3]!])).toEqual(['ok']);
     await expectOnce(ids(10));
+  });
+
+  it('a key that another transaction holds, also for the last that comes before it is seen to take long', async () => {
+    // So long that nothing ends the first commit but the release of its key.
+    const patient = await start({ webhooks: { claimTimeout: '10m' } });
+    const release = await holdKey('d-0');
+    const first = patient.deliver('d-0');
+    await queued();
+    const second = patient.deliver('d-1');
+    let ended = 'nothing';
+    void first.then(() => (ended = 'the first'));
+    await until(async () => {
+      const rows = await database.query(`SELECT FROM webhook_claim WHERE event_id = 'd-1'`);
+      return rows.length === 1;
+    }, 5_000).finally(release);
+    expect(ended).toBe('nothing');
+    expect(kinds([await first, await second])).toEqual(['ok', 'ok']);
+    await patient.stop();
+    await expectOnce(ids(2));
   });
 });
 
