@@ -2,7 +2,7 @@ import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
-import { onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
+import { destroyConnection, onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
 /** What statements are sent through: a manager, or `Transactions`. */
 export type Statements = Pick<EntityManager, 'query'>;
@@ -17,11 +17,7 @@ export interface Statement {
 interface PgConnection {
   readonly stream: { cork?(): void; uncork?(): void };
   parse(statement: { readonly name?: string; readonly text: string }): void;
-  bind(portal: {
-    readonly statement?: string;
-    readonly values: readonly unknown[];
-    readonly valueMapper: (value: unknown) => unknown;
-  }): void;
+  bind(portal: { readonly statement?: string; readonly values: readonly Encoded[] }): void;
   describe(portal: { readonly type: 'P' }): void;
   execute(portal: object): void;
   close(statement: { readonly type: 'S'; readonly name: string }): void;
@@ -85,7 +81,7 @@ export async function inOneMessage(
     return await submit(client, about, statements);
   } catch (error) {
     // Whatever it was that took them away, it may do so again: this connection goes on without.
-    if (LOST.has(sqlStateOf(error) ?? '')) about.direct = false;
+    if (isLost(error)) about.direct = false;
     throw error;
   }
 }
@@ -114,20 +110,26 @@ export async function eachInTransaction<T>(
   return onConnection(
     dataSource,
     async (manager) => {
-      const client = await pgClient(manager.queryRunner!);
-      const query = async (sql: string, values?: readonly unknown[]) => {
+      const runner = manager.queryRunner!;
+      const client = await pgClient(runner);
+      const send = async (statements: readonly Statement[]) => {
         try {
-          const results = await inOneMessage(client, dataSource, [
-            ...begin,
-            { sql, values },
-            { sql: 'COMMIT' },
-          ]);
-          return results[2]!.rows;
+          return await inOneMessage(client, dataSource, statements);
         } catch (error) {
-          // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in.
-          await client.query('ROLLBACK').catch(() => undefined);
+          // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in. One that is
+          // not answered (a `query_timeout` of the pool's) leaves a transaction behind that may be running still.
+          await client.query('ROLLBACK').catch(() => destroyConnection(runner));
           throw error;
         }
+      };
+      const query = async (sql: string, values?: readonly unknown[]) => {
+        const statements = [...begin, { sql, values }, { sql: 'COMMIT' }];
+        const results = await send(statements).catch((error: unknown) => {
+          // It was refused before its COMMIT, and this connection goes on without prepared statements.
+          if (isLost(error)) return send(statements);
+          throw error;
+        });
+        return results[2]!.rows;
       };
       return work({ query: query as Statements['query'] });
     },
@@ -140,6 +142,10 @@ const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
 /** A prepared statement does not exist, exists already, or has another result than when it was prepared. */
 const LOST = new Set(['26000', '42P05', '0A000']);
+
+function isLost(error: unknown): boolean {
+  return LOST.has(sqlStateOf(error) ?? '');
+}
 
 function knownOf(client: PgClient): Known {
   let about = known.get(client);
@@ -175,6 +181,8 @@ type Done = (error: Error | null, results: unknown) => void;
 /** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
 export class OneMessage extends PgQuery {
   private readonly fresh: string[] = [];
+  /** Of each statement. Made before anything is sent: half a message would never be answered. */
+  private readonly encoded: readonly (readonly Encoded[])[];
 
   constructor(
     readonly statements: readonly Statement[],
@@ -182,6 +190,7 @@ export class OneMessage extends PgQuery {
     done: Done,
   ) {
     super({ text: statements.map(({ sql }) => sql).join('; ') });
+    this.encoded = statements.map(({ values = [] }) => values.map(encode));
     Object.assign(this, {
       callback: (error: Error | null, results: unknown) => {
         // After an error it is not known which of them were prepared.
@@ -197,7 +206,7 @@ export class OneMessage extends PgQuery {
   submit(to: PgConnection): null {
     to.stream.cork?.();
     try {
-      for (const statement of this.statements) this.send(to, statement);
+      for (const [index, { sql }] of this.statements.entries()) this.send(to, sql, this.encoded[index]!);
       to.sync();
     } finally {
       to.stream.uncork?.();
@@ -205,7 +214,7 @@ export class OneMessage extends PgQuery {
     return null;
   }
 
-  private send(to: PgConnection, { sql, values = [] }: Statement): void {
+  private send(to: PgConnection, sql: string, values: readonly Encoded[]): void {
     const name = this.about.direct === true ? nameOf(sql) : undefined;
     if (name === undefined) to.parse({ text: sql });
     else if (!this.about.prepared.has(name)) {
@@ -214,7 +223,7 @@ export class OneMessage extends PgQuery {
       to.parse({ name, text: sql });
       this.fresh.push(name);
     }
-    to.bind({ statement: name, values, valueMapper: encode });
+    to.bind({ statement: name, values });
     to.describe({ type: 'P' });
     to.execute({});
   }
@@ -229,8 +238,10 @@ function nameOf(sql: string): string {
   return name;
 }
 
+type Encoded = string | Buffer | null;
+
 /** A value as PostgreSQL reads it. Bytes stay bytes; arrays of ours have one dimension. */
-function encode(value: unknown): string | Buffer | null {
+function encode(value: unknown): Encoded {
   if (value === null || value === undefined) return null;
   if (Buffer.isBuffer(value)) return value;
   if (!Array.isArray(value)) return text(value);

@@ -7,6 +7,7 @@ import {
   prepared,
   withoutPreparedStatements,
 } from '../../src/storage/one.message.js';
+import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
 
@@ -26,8 +27,8 @@ afterEach(async () => {
   await dataSource.destroy();
 });
 
-function connect(url: string): Promise<DataSource> {
-  return new DataSource({ type: 'postgres', url, poolSize: 1 }).initialize();
+function connect(url: string, extra: Record<string, unknown> = {}): Promise<DataSource> {
+  return new DataSource({ type: 'postgres', url, poolSize: 1, extra }).initialize();
 }
 
 /** With the pool's only connection. */
@@ -73,7 +74,7 @@ describe('one message', () => {
         { sql: 'COMMIT' },
       ]);
       await expect(sent).rejects.toMatchObject({ code: '22012' });
-      expect(client.getTransactionStatus()).toBe('E');
+      await expect(client.query('SELECT 1')).rejects.toMatchObject({ code: '25P02' });
       await client.query('ROLLBACK');
     });
     expect(await dataSource.query('SELECT * FROM kept')).toEqual([]);
@@ -111,6 +112,50 @@ describe('one message', () => {
         expect(await statements.query(ADD, [nth, 1])).toEqual([{ sum: nth + 1 }]);
       });
     }
+  });
+
+  it('runs a statement again whose preparation was taken away, since nothing of it was committed', async () => {
+    await dataSource.query('CREATE TABLE IF NOT EXISTS summed (n int)');
+    const add = 'INSERT INTO summed SELECT $1::int + $2::int RETURNING n';
+    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
+    const once = () => eachInTransaction(dataSource, limits, ({ query }) => query(add, [1, 1]));
+    await once();
+    await dataSource.query('DEALLOCATE ALL');
+    expect(await once()).toEqual([{ n: 2 }]);
+    expect(await dataSource.query('SELECT n FROM summed')).toEqual([{ n: 2 }, { n: 2 }]);
+  });
+
+  it('gives up a connection whose transaction may still be running', async () => {
+    const holder = await connect(database.url);
+    const hasty = await connect(database.url, { query_timeout: 200 });
+    try {
+      await holder.query('CREATE TABLE IF NOT EXISTS locked (n int)');
+      const lock = holder.createQueryRunner();
+      await lock.startTransaction();
+      await lock.query('LOCK TABLE locked');
+      const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
+      const sent = eachInTransaction(hasty, limits, ({ query }) => query('INSERT INTO locked VALUES (1)'));
+      await expect(sent).rejects.toThrow('timeout');
+      // What the server still tries fails for its own lock time-out, in a transaction that nobody ends.
+      await until(async () => {
+        const [row] = await lock.query(`SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted`);
+        return (row as { waiting: number }).waiting === 0;
+      });
+      expect(await hasty.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+      await lock.rollbackTransaction();
+      await lock.release();
+    } finally {
+      await hasty.destroy();
+      await holder.destroy();
+    }
+  });
+
+  it('sends nothing of a message with a value that cannot be written', async () => {
+    await onClient(async (client) => {
+      const statement = { sql: 'SELECT $1::timestamptz', values: [new Date(Number.NaN)] };
+      await expect(inOneMessage(client, dataSource, [statement])).rejects.toThrow(RangeError);
+      expect((await client.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    });
   });
 
   it('has a statement prepared once on a connection that leads to one process', async () => {
