@@ -1,6 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { match } from 'path-to-regexp';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { MAY_BE_DIRECT } from './controller.metadata.js';
 
 /** A layer of Express's stack: a middleware, or a route. */
@@ -18,13 +20,11 @@ export const BODY_PARSERS: ReadonlySet<string> = new Set([
   'multerMiddleware',
 ]);
 
-/** Hooks that Fastify runs behind the one that reads the bytes, and before the answer is on its way. */
-const LATER_HOOKS = new Set(['preParsing', 'preValidation', 'preHandler', 'preSerialization', 'onSend']);
+/** Hooks that Fastify runs before the answer is on its way, from those on that read the bytes; how many of them are this module's. */
+const LATER_HOOKS = { preParsing: 1, preValidation: 1, preHandler: 0, preSerialization: 0, onSend: 0 };
 
-/** What takes hooks: a Fastify instance. */
-export interface Hooked {
-  addHook: (this: unknown, name: string, ...rest: unknown[]) => unknown;
-}
+/** Name of the layer that reads the bytes, on Express. */
+export const READER = 'webhookRawBodyReader';
 
 /** What this needs to know of Express's adapter. */
 interface ExpressAdapterLike {
@@ -37,36 +37,23 @@ interface ExpressAdapterLike {
 @Injectable()
 export class HostPipeline {
   private empty: boolean | undefined;
-  /** Fastify keeps its hooks to itself: they are noted when they are added. */
-  private hooks = 0;
 
   constructor(
     private readonly adapterHost: HttpAdapterHost,
     private readonly config: ApplicationConfig,
     @Inject(MAY_BE_DIRECT) private readonly mayBeDirect: boolean,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
   /**
    * Whether nothing is there. Looked at once, at the first request: by then everything has been installed.
    * @param path of the module's own route, as the adapter has it: `/webhooks/:source`
-   * @param reader name of the layer that reads the bytes, on Express
+   * @param request of Fastify, whose routes have hooks of their own: each is looked at
    */
-  isEmpty(path: string, reader: string): boolean {
-    this.empty ??= this.mayBeDirect && !this.hasEnhancers() && !this.isOccupied(path, reader);
-    return this.empty;
-  }
-
-  /** Notes hooks of others from now on. */
-  watchHooks(fastify: Hooked): void {
-    const { addHook } = fastify;
-    const note = (name: string) => {
-      if (LATER_HOOKS.has(name)) this.hooks += 1;
-    };
-    // The instances of plugins inherit it, and their hooks are for what is theirs.
-    fastify.addHook = function (name, ...rest) {
-      note(name);
-      return addHook.call(this, name, ...rest);
-    };
+  isEmpty(path: string, request?: object): boolean {
+    this.empty ??=
+      this.mayBeDirect && !this.hasEnhancers() && (request !== undefined || !this.isOccupied(path));
+    return this.empty && (request === undefined || hasNoHooks(request));
   }
 
   /** Pipes have no parameter of that route to change, filters no exception to catch. */
@@ -81,25 +68,38 @@ export class HostPipeline {
     ].some((enhancers) => enhancers.length > 0);
   }
 
-  private isOccupied(path: string, reader: string): boolean {
-    const { httpAdapter } = this.adapterHost;
-    if (httpAdapter.getType() === 'fastify') return this.hooks > 0;
-    const express = httpAdapter as unknown as ExpressAdapterLike;
+  private isOccupied(path: string): boolean {
+    const express = this.adapterHost.httpAdapter as unknown as ExpressAdapterLike;
     if (express.onRequestHook !== undefined || express.onResponseHook !== undefined) return true;
     const stack = express.getInstance().router?.stack ?? [];
-    const to = stack.findIndex(({ route }) => route?.path === path);
+    const to = stack.findLastIndex(({ route }) => route?.path === path);
     // The first is the adapter's own, for the hooks above. If that is not so, then better by the way that is always right.
-    if (stack[1]?.name !== reader || to === -1) return true;
+    if (stack[1]?.name !== READER || to === -1) return true;
+    const paths = [...this.options.sources.keys()].map((source) => path.replace(':source', source));
     return stack
       .slice(2, to)
       .some(({ name = '', route }) =>
-        route === undefined ? !BODY_PARSERS.has(name) : meets(route.path, path),
+        route === undefined ? !BODY_PARSERS.has(name) : meets(route.path, paths),
       );
   }
 }
 
-/** Whether a route may be met by requests for the module's own one. */
-function meets(route: unknown, path: string): boolean {
+/** Whether a route may be met by requests for one of these paths. */
+function meets(route: unknown, paths: readonly string[]): boolean {
   if (typeof route !== 'string') return true;
-  return match(route)(path) !== false || match(path)(route) !== false;
+  const matches = match(route);
+  return paths.some((path) => matches(path) !== false);
+}
+
+/** Fastify keeps what a request meets to itself. What is not found there may be anything. */
+function hasNoHooks(request: object): boolean {
+  const key = Object.getOwnPropertySymbols(request).find(
+    ({ description }) => description === 'fastify.context',
+  );
+  const context =
+    key && (request as Record<symbol, Record<string, readonly unknown[] | null | undefined>>)[key];
+  if (context === undefined) return false;
+  return Object.entries(LATER_HOOKS).every(
+    ([hook, ours]) => context[hook] !== undefined && (context[hook]?.length ?? 0) === ours,
+  );
 }

@@ -4,7 +4,7 @@ import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import { ByteBudget } from './byte-budget.js';
 import { DirectRoute } from './direct.route.js';
-import { BODY_PARSERS, HostPipeline, type Hooked } from './host.pipeline.js';
+import { BODY_PARSERS, HostPipeline, READER } from './host.pipeline.js';
 import { rawBodyOf, readRawBody } from './raw-body.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
@@ -71,13 +71,15 @@ export class RawBodyInstaller {
     const adapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined;
     if (adapter?.getType?.() !== 'express') return;
     const server = adapter.getHttpServer() as Server;
-    const listeners = server.listeners('request');
+    const [express, ...others] = server.listeners('request');
+    // What others listen for is theirs: then the reader serves the route, when Express comes to it.
+    if (express === undefined || express !== adapter.getInstance() || others.length > 0) return;
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const url = request.url ?? '';
       const found = this.routes.find(request.method ?? '', url);
-      if (found?.own === undefined || !this.pipeline.isEmpty(found.own, READER)) {
-        for (const listener of listeners) listener.call(server, request, response);
+      if (found?.own === undefined || !this.pipeline.isEmpty(found.own)) {
+        express.call(server, request, response);
         return;
       }
       const { source } = found;
@@ -115,7 +117,7 @@ export class RawBodyInstaller {
     const { source, own } = found;
     readRawBody(request, response, source, this.budget).then((read) => {
       if (!read) return;
-      if (own !== undefined && this.pipeline.isEmpty(own, READER)) {
+      if (own !== undefined && this.pipeline.isEmpty(own)) {
         this.direct.serve(request, response, source, url).catch(next);
         return;
       }
@@ -137,7 +139,7 @@ export class RawBodyInstaller {
       if (found === undefined) return payload;
       const { source, own } = found;
       if (!(await readRawBody(raw, reply.raw, source, this.budget))) return new Promise(() => undefined);
-      if (own !== undefined && own === request.routeOptions.url && this.pipeline.isEmpty(own, READER)) {
+      if (own !== undefined && own === request.routeOptions.url && this.pipeline.isEmpty(own, request)) {
         // What hooks before this one have set, CORS for one.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
@@ -151,11 +153,8 @@ export class RawBodyInstaller {
     fastify.addHook('preValidation', async ({ raw }) => {
       Object.assign(raw.headers, hidden.get(raw));
     });
-    this.pipeline.watchHooks(fastify as unknown as Hooked);
   }
 }
-
-const READER = 'webhookRawBodyReader';
 
 /** Makes the request one without a body to whoever looks at its headers from here on. */
 function hideBody(request: IncomingMessage): void {

@@ -1,7 +1,9 @@
+import type { Server } from 'node:http';
 import {
   Controller,
   Injectable,
   Module,
+  Param,
   Post,
   RequestMethod,
   UseGuards,
@@ -15,10 +17,15 @@ import {
   type Provider,
   type Type,
 } from '@nestjs/common';
-import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
+import { APP_GUARD, APP_INTERCEPTOR, type AbstractHttpAdapter } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
-import type { NestFastifyApplication } from '@nestjs/platform-fastify';
-import { UseWebhook, WebhooksModule, type WebhooksModuleExtras } from '../../src/index.js';
+import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
+import {
+  UseWebhook,
+  WebhooksModule,
+  type WebhooksModuleExtras,
+  type WebhooksOptions,
+} from '../../src/index.js';
 import { DirectRoute } from '../../src/http/direct.route.js';
 import { ADAPTERS, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -76,12 +83,23 @@ class Billing {
   }
 }
 
+@Controller(':tenant')
+class Tenants {
+  @Post('sesmetric')
+  take(@Param('tenant') tenant: string) {
+    meet('tenant');
+    return tenant;
+  }
+}
+
 interface Way {
   readonly providers?: readonly Provider[];
   readonly imports?: readonly Type[];
   readonly controllers?: readonly Type[];
   readonly extras?: WebhooksModuleExtras;
   readonly configure?: (app: INestApplication) => void;
+  readonly sources?: WebhooksOptions['sources'];
+  readonly httpAdapter?: AbstractHttpAdapter;
 }
 
 let database: TestDatabase;
@@ -98,17 +116,17 @@ beforeEach(() => {
 /** Serves requests, and says whether they were served directly. */
 async function serving<T>(
   adapter: Adapter,
-  { configure, extras, ...way }: Way,
+  { configure, extras, httpAdapter, sources, ...way }: Way,
   work: (ask: (request: RawRequest) => ReturnType<typeof send>) => Promise<T>,
 ): Promise<{ result: T; direct: number }> {
   const host = await startHost(
     adapter,
     {
       databaseUrl: database.url,
-      webhooks: WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() }, ...extras }),
+      webhooks: WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource(), ...sources }, ...extras }),
       ...way,
     },
-    { configure },
+    { configure, httpAdapter },
   );
   try {
     const route = host.app.get(DirectRoute);
@@ -228,6 +246,50 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     expect(short.seen.map(({ status }) => status)).toEqual([
       200, 200, 200, 404, 405, 401, 400, 413, 415, 200,
     ]);
+  });
+});
+
+describe('on Fastify nothing is left out', () => {
+  const hook = async () => meet('hook');
+  const served = async (ask: (request: RawRequest) => ReturnType<typeof send>) => {
+    expect(await ask({ path, ...event() })).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+  };
+
+  it('that was put on its instance before the application was made', async () => {
+    const httpAdapter = new FastifyAdapter();
+    httpAdapter.getInstance().addHook('preHandler', hook);
+    const { direct } = await serving('fastify', { httpAdapter }, served);
+    expect({ met, direct }).toEqual({ met: ['hook'], direct: 0 });
+  });
+
+  it('that a plugin gives each route', async () => {
+    const configure = (app: INestApplication) => {
+      const fastify = (app as NestFastifyApplication).getHttpAdapter().getInstance();
+      fastify.addHook('onRoute', (route) => {
+        route.preHandler = [hook];
+      });
+    };
+    const { direct } = await serving('fastify', { configure }, served);
+    expect({ met, direct }).toEqual({ met: ['hook'], direct: 0 });
+  });
+});
+
+describe('on Express', () => {
+  it('other listeners of the server hear of every request', async () => {
+    const configure = (app: INestApplication) => {
+      (app.getHttpServer() as Server).on('request', () => meet('listener'));
+    };
+    const { direct } = await serving('express', { configure }, async (ask) => {
+      expect(await ask({ path, ...event() })).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+    });
+    expect({ met, direct }).toEqual({ met: ['listener'], direct: 1 });
+  });
+
+  it('a route of the application’s own that stands in front keeps its requests', async () => {
+    const { result } = await serving('express', { controllers: [Tenants] }, (ask) =>
+      ask({ path, ...event() }),
+    );
+    expect({ met, text: result.text }).toEqual({ met: ['tenant'], text: 'webhooks' });
   });
 });
 
