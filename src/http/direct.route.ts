@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Injectable } from '@nestjs/common';
+import { Injectable, Logger } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
+import { errorText, logLine } from '../core/log.js';
 import type { Source } from '../core/resolve-source.js';
+import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { AnswerWriter } from './answer.writer.js';
@@ -14,6 +16,8 @@ import { WebhookRequests } from './webhook.requests.js';
  */
 @Injectable()
 export class DirectRoute {
+  private readonly logger = new Logger('WebhookInbox');
+
   constructor(
     private readonly requests: WebhookRequests,
     private readonly inbox: Inbox,
@@ -21,21 +25,33 @@ export class DirectRoute {
     private readonly writer: AnswerWriter,
   ) {}
 
-  /** @param url path and query as received */
+  /**
+   * Answers in any case: behind it is nobody who would.
+   * @param url path and query as received
+   */
   async serve(
     request: IncomingMessage,
     response: ServerResponse,
     source: Source,
     url: string,
   ): Promise<void> {
-    let answer: Answer;
+    try {
+      this.writer.writeDirect(response, await this.answer(request, source, url));
+    } catch (error) {
+      if (response.headersSent) response.destroy();
+      else this.writer.writeDirect(response, ANSWERS.unavailable);
+      const text = `a request could not be served, answered 503: ${errorText(error)}`;
+      this.logger.error(logLine(text, { source: source.name }));
+    }
+  }
+
+  private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
     try {
       const received = this.requests.of(source, request, url);
-      answer = await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
+      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
     } catch (error) {
-      if (!(error instanceof RefusedDelivery)) throw error;
-      answer = error.answer;
+      if (error instanceof RefusedDelivery) return error.answer;
+      throw error;
     }
-    this.writer.writeDirect(response, answer);
   }
 }

@@ -208,6 +208,25 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     expect({ direct, met }).toEqual({ direct: 0, met: ['route'] });
   });
 
+  it('answers when the application’s own code makes an answer that cannot be sent', async () => {
+    const made = sesmetricSource();
+    const split: typeof made = {
+      ...made,
+      provider: {
+        ...made.provider,
+        handshake: {
+          methods: ['GET'],
+          answer: () => ({ status: 200, body: 'x', headers: { 'x-split': 'a\r\nb: c' } }),
+        },
+      },
+    };
+    const { result, direct } = await serving(adapter, { sources: { split } }, (ask) =>
+      ask({ path: '/webhooks/split', method: 'GET' }),
+    );
+    expect({ status: result.status, direct }).toEqual({ status: 503, direct: 1 });
+    expect(result.headers).not.toHaveProperty('x-split');
+  });
+
   it('answers everything as the long way does', async () => {
     const known = event();
     const requests: RawRequest[] = [
