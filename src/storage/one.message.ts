@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
@@ -229,10 +230,11 @@ export class OneMessage extends PgQuery {
   }
 }
 
+/** A hash, and no number: a process may have this package twice, each with numbers of its own, on connections of one pool. */
 function nameOf(sql: string): string {
   let name = names.get(sql);
   if (name === undefined) {
-    name = `webhook_inbox_${names.size + 1}`;
+    name = `webhook_inbox_${hash('sha256', sql).slice(0, 32)}`;
     names.set(sql, name);
   }
   return name;

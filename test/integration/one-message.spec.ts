@@ -178,6 +178,31 @@ describe('one message', () => {
     expect(await preparedCount()).toBe(0);
   });
 
+  it('shares a connection with another copy of this package', async () => {
+    const copy = (await import(`${'../../src/storage/one.message.js'}?copy`)) as {
+      inOneMessage: typeof inOneMessage;
+    };
+    expect(copy.inOneMessage).not.toBe(inOneMessage);
+    await onClient(async (client) => {
+      const ask = async (send: typeof inOneMessage, sql: string) =>
+        (await send(client, dataSource, [{ sql }]))[0]!.rows;
+      await ask(inOneMessage, `SELECT 'first' AS of_one`);
+      for (const sql of [
+        'second',
+        'third',
+        'fourth',
+        'fifth',
+        'sixth',
+        'seventh',
+        'eighth',
+        'ninth',
+        'tenth',
+      ])
+        await ask(copy.inOneMessage, `SELECT '${sql}' AS of_the_other`);
+      expect(await ask(inOneMessage, `SELECT 'first' AS of_one`)).toEqual([{ of_one: 'first' }]);
+    });
+  });
+
   it('prepares nothing where that is switched off', async () => {
     withoutPreparedStatements(dataSource);
     expect(await prepared(dataSource.manager, ADD, [1, 1])).toEqual([{ sum: 2 }]);
