@@ -142,12 +142,9 @@ export class Claimer {
         if (found?.id === event.id) results[index] = { ...result, won: true, receivedAt: found.receivedAt };
       }
     }
-    const suspected = claims.filter((_, index) => results[index]!.suspectedReplay).map(({ event }) => event);
-    if (suspected.length > 0) {
-      const replays = suspected.map((event) => ({ ...event, bodySha256: bodySha256(event) }));
-      await this.claims.recordSuspectedReplays(statements, replays);
+    for (const [index, { event }] of claims.entries()) {
+      if (results[index]!.suspectedReplay) this.conflicts.tell(event, 'suspected-replay');
     }
-    for (const event of suspected) this.conflicts.tell(event, 'suspected-replay');
     return results;
   }
 

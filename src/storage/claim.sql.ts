@@ -1,7 +1,8 @@
 import { PLACE } from './turn.sql.js';
 
 // `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
-// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected.
+// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected,
+// which is recorded here: once it is claimed, no later statement would know.
 // No EXISTS, which may be planned as a hash of the whole table. The bodies come as one value: an array of them would be sent as
 // text, twice as long. Ordered: two statements that insert the same keys in opposite orders would deadlock.
 export const CLAIM = `
@@ -28,6 +29,12 @@ export const CLAIM = `
      ORDER BY nth
         ON CONFLICT DO NOTHING
     RETURNING id, source, tenant, event_id, received_at
+  ), suspected AS (
+    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
+    SELECT source, tenant, event_id, 'suspected-replay', body_sha256 FROM input WHERE known
+     ORDER BY nth
+        ON CONFLICT (source, tenant, event_id, kind, body_sha256)
+        DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
   ), owed AS (
     INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
@@ -78,14 +85,6 @@ export const DUPLICATES = `
   SELECT nth::int, conflict, EXISTS (
            SELECT FROM revived r WHERE r.source = k.source AND r.tenant = k.tenant AND r.event_id = k.event_id) AS revived
     FROM known k`;
-
-export const SUSPECTED_REPLAYS = `
-  INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
-  SELECT i.source, i.tenant, i.event_id, 'suspected-replay', i.body_sha256
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) AS i(source, tenant, event_id, body_sha256)
-   ORDER BY i.source, i.tenant, i.event_id
-      ON CONFLICT (source, tenant, event_id, kind, body_sha256)
-      DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()`;
 
 // The claim is locked, so that an erasure at the same moment is seen. `owed` stays: it says what the first receiver knew.
 export const ADD_ROW = `

@@ -4,7 +4,7 @@ import { keyText, type EventKey } from '../core/event.js';
 import type { Statements } from './one.message.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
-import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT, SUSPECTED_REPLAYS } from './claim.sql.js';
+import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
 export interface NewClaim extends EventKey {
@@ -32,7 +32,7 @@ export interface NewHandlerRow {
 export interface ClaimResult {
   /** Whether this call made the event ours. The primary key decides, never a look beforehand. */
   readonly won: boolean;
-  /** The same bytes are known under another id, and no signature covers the ids. */
+  /** The same bytes are known under another id, and no signature covers the ids: that has been recorded. */
   readonly suspectedReplay: boolean;
   /** When the claim was won: the arrival, by the database's clock. */
   readonly receivedAt?: Date;
@@ -108,14 +108,6 @@ export class ClaimStore {
     ]);
     const byPlace = new Map(known.map((row) => [row.nth, row]));
     return duplicates.map((_, index) => byPlace.get(index + 1) ?? { revived: false, conflict: false });
-  }
-
-  /** Records that bytes known under other ids came under these; each event once. */
-  async recordSuspectedReplays(
-    statements: Statements,
-    events: readonly (EventKey & { readonly bodySha256: Buffer })[],
-  ): Promise<void> {
-    await statements.query(SUSPECTED_REPLAYS, [...keys(events), events.map((e) => e.bodySha256)]);
   }
 
   /**

@@ -217,6 +217,25 @@ describe('duplicates', () => {
     expect(await database.query(`SELECT FROM webhook_claim`)).toHaveLength(3);
   });
 
+  it('under another id: the suspicion is recorded with the claim, whatever breaks off', async () => {
+    await inbox.deliver('once-a');
+    await database.query(`CREATE SEQUENCE noted`);
+    await database.query(`CREATE FUNCTION break_once() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN IF nextval('noted') = 1 THEN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`);
+    await database.query(
+      `CREATE TRIGGER break_once BEFORE INSERT ON webhook_conflict FOR EACH ROW EXECUTE FUNCTION break_once()`,
+    );
+    try {
+      expect(kinds([await inbox.deliver('once-b')])).toEqual(['ok']);
+    } finally {
+      await database.query(`DROP FUNCTION break_once CASCADE`);
+      await database.query(`DROP SEQUENCE noted`);
+    }
+    expect(await database.query(`SELECT event_id, kind FROM webhook_conflict`)).toEqual([
+      { event_id: 'once-b', kind: 'suspected-replay' },
+    ]);
+  });
+
   it('across batches in flight and across instances: each event is won once, by whoever it was', async () => {
     const others = await Promise.all([start(), start()]);
     const each = Array.from({ length: 150 }, (_, index) => `d-${index % 50}`);
