@@ -18,7 +18,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { APP_GUARD, APP_INTERCEPTOR, type AbstractHttpAdapter } from '@nestjs/core';
-import type { NestExpressApplication } from '@nestjs/platform-express';
+import { ExpressAdapter, type NestExpressApplication } from '@nestjs/platform-express';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
 import {
   UseWebhook,
@@ -294,6 +294,22 @@ describe('on Fastify nothing is left out', () => {
 });
 
 describe('on Express', () => {
+  it('Express is not even asked, where nothing else listens', async () => {
+    const httpAdapter = new ExpressAdapter();
+    const express = httpAdapter.getInstance<{ handle: (...given: unknown[]) => unknown }>();
+    const { handle } = express;
+    express.handle = (...given) => {
+      meet('Express');
+      return handle.apply(express, given);
+    };
+    await serving('express', { httpAdapter }, async (ask) => {
+      expect(await ask({ path, ...event() })).toMatchObject({ status: 200 });
+      expect(met).toEqual([]);
+      expect(await ask({ path: '/webhooks/none' })).toMatchObject({ status: 404 });
+      expect(met).toEqual(['Express']);
+    });
+  });
+
   it('other listeners of the server hear of every request', async () => {
     const configure = (app: INestApplication) => {
       (app.getHttpServer() as Server).on('request', () => meet('listener'));
