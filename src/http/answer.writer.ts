@@ -23,7 +23,8 @@ export class AnswerWriter {
   writeDirect(response: ServerResponse, answer: Answer): void {
     const text = textOf(answer);
     for (const [name, value] of this.headers(answer)) response.setHeader(name, value);
-    response.setHeader('content-length', Buffer.byteLength(text));
+    if (answer.status === NO_CONTENT) response.removeHeader('content-type');
+    else response.setHeader('content-length', Buffer.byteLength(text));
     response.statusCode = answer.status;
     response.end(text);
   }
@@ -36,6 +37,9 @@ export class AnswerWriter {
     return all;
   }
 }
+
+/** Neither a type nor a length belong to it; Express leaves them out, too. */
+const NO_CONTENT = 204;
 
 function textOf({ body }: Answer): string {
   return typeof body === 'string' ? body : JSON.stringify(body);

@@ -227,6 +227,23 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     expect(result.headers).not.toHaveProperty('x-split');
   });
 
+  it('says nothing of a content where the answer has none', async () => {
+    const made = sesmetricSource();
+    const mute: typeof made = {
+      ...made,
+      provider: {
+        ...made.provider,
+        handshake: { methods: ['GET'], answer: () => ({ status: 204, body: '' }) },
+      },
+    };
+    const { result, direct } = await serving(adapter, { sources: { mute } }, (ask) =>
+      ask({ path: '/webhooks/mute', method: 'GET' }),
+    );
+    expect({ status: result.status, direct }).toEqual({ status: 204, direct: 1 });
+    expect(result.headers).not.toHaveProperty('content-length');
+    expect(result.headers).not.toHaveProperty('content-type');
+  });
+
   it('answers everything as the long way does', async () => {
     const known = event();
     const requests: RawRequest[] = [
