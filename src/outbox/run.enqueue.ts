@@ -29,7 +29,7 @@ export class EnqueueStores {
 
   /**
    * Inserts an effect; false when it is there already. Those that are enqueued at once, as by Promise.all over the events of a batch,
-   * go in one statement.
+   * go in one statement. Not a turn later: a savepoint that the handler has set meanwhile would take them with it.
    */
   insert(manager: EntityManager, effect: NewEffect): Promise<boolean> {
     return new Promise((resolve, reject) => {
@@ -39,7 +39,7 @@ export class EnqueueStores {
         return;
       }
       this.waiting.set(manager, [{ effect, resolve, reject }]);
-      process.nextTick(() => void this.send(manager));
+      queueMicrotask(() => void this.send(manager));
     });
   }
 

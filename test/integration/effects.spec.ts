@@ -125,6 +125,25 @@ describe('R36 R37 what a handler enqueues', () => {
     expect(new Set((await effects()).map((row) => row.id)).size).toBe(3);
   });
 
+  it.each([0, 10])(
+    'is not part of a nested transaction that the handler begins while it is under way (%i turns later)',
+    async (turns) => {
+      script.handle = async (_, { enqueue, manager }) => {
+        const optional = async () => {
+          for (let turn = 0; turn < turns; turn += 1) await undefined;
+          await manager.transaction(async (nested) => {
+            await nested.query('SELECT 1');
+            throw new Error('what is optional has failed');
+          });
+        };
+        await Promise.allSettled([enqueue('mail', { to: 'a' }), optional()]);
+      };
+      await inbox.deliver('d-1');
+      await inbox.settle();
+      expect(sent).toMatchObject([{ payload: { to: 'a' } }]);
+    },
+  );
+
   it('the same effect twice under one key is refused, with the remedy, and nothing of the run stays', async () => {
     script.handle = async (event, context) => {
       await record(event, context);
