@@ -1,7 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
-import { sqlStateOf } from '../core/classify.js';
+import { isLostStatement } from '../core/classify.js';
 import { onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
 /** What statements are sent through: a manager, or `Transactions`. */
@@ -35,8 +35,15 @@ interface Known {
    * it was asked.
    */
   direct: boolean | undefined;
-  readonly prepared: Set<string>;
+  /** Names of what is prepared on it, and since when. */
+  readonly prepared: Map<string, number>;
 }
+
+/**
+ * A plan that is kept is that of the table as it was: of one with a page, read from end to end, whatever has come since. PostgreSQL
+ * makes it anew when autovacuum has looked, a minute later; here it is never older than this.
+ */
+const PLAN_MS = 1_000;
 
 const known = new WeakMap<PgClient, Known>();
 const unprepared = new WeakSet<DataSource>();
@@ -56,10 +63,36 @@ export async function prepared<T>(
   sql: string,
   values: readonly unknown[],
 ): Promise<T[]> {
-  const runner = manager.queryRunner ?? manager.dataSource.createQueryRunner();
+  return lastOf(manager, [{ sql, values }]);
+}
+
+/**
+ * As `prepared`, and planned once for all values: PostgreSQL plans a statement anew each time where a plan for the very values looks
+ * cheaper, as it does when they say how many rows there will be. Planning a lease takes longer than the lease. Inside a transaction it
+ * holds for what comes behind, too.
+ */
+export async function plannedOnce<T>(
+  manager: EntityManager,
+  sql: string,
+  values: readonly unknown[],
+): Promise<T[]> {
+  return lastOf(manager, [ONE_PLAN, { sql, values }]);
+}
+
+/** Until the end of the transaction, which a message without BEGIN is too. */
+const ONE_PLAN = { sql: `SELECT set_config('plan_cache_mode', 'force_generic_plan', true)` };
+
+async function lastOf<T>(manager: EntityManager, statements: readonly Statement[]): Promise<T[]> {
+  const { dataSource } = manager;
+  const runner = manager.queryRunner ?? dataSource.createQueryRunner();
   try {
-    const [result] = await inOneMessage(await pgClient(runner), manager.dataSource, [{ sql, values }]);
-    return result!.rows as T[];
+    const client = await pgClient(runner);
+    const results = await inOneMessage(client, dataSource, statements).catch((error: unknown) => {
+      // Nothing was done, and this time nothing is prepared; a transaction would be lost with it.
+      if (!isLostStatement(error) || runner.isTransactionActive) throw error;
+      return inOneMessage(client, dataSource, statements);
+    });
+    return results.at(-1)!.rows as T[];
   } finally {
     if (manager.queryRunner === undefined) await runner.release();
   }
@@ -68,24 +101,26 @@ export async function prepared<T>(
 /**
  * Sends statements in one message, a round trip for all of them, and gives their results in order. What fails ends the message: those
  * behind it are not run, a COMMIT among them.
+ * @param send past a gate on the client. @default the client's own
  */
 export async function inOneMessage(
   client: PgClient,
   dataSource: DataSource,
   statements: readonly Statement[],
+  send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
   // pg-native speaks another protocol, and has no connection to write to.
-  if (client.connection === undefined) return oneByOne(client, statements);
+  if (client.connection === undefined) return oneByOne(send, statements);
   const about = knownOf(client);
   if (about.direct === undefined && !unprepared.has(dataSource)) {
-    const [answer] = await submit(client, about, [{ sql: SERVER_PROCESS }]);
+    const [answer] = await submit(send, about, [{ sql: SERVER_PROCESS }]);
     about.direct = answer!.rows[0]!['pid'] === client.processID;
   }
   try {
-    return await submit(client, about, statements);
+    return await submit(send, about, statements);
   } catch (error) {
     // Whatever it was that took them away, it may do so again: this connection goes on without.
-    if (LOST.has(sqlStateOf(error) ?? '')) about.direct = false;
+    if (isLostStatement(error)) about.direct = false;
     throw error;
   }
 }
@@ -138,27 +173,28 @@ export async function eachInTransaction<T>(
 // Whatever the application's default is: under REPEATABLE READ a duplicate is a serialization failure.
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
-/** A prepared statement does not exist, exists already, or has another result than when it was prepared. */
-const LOST = new Set(['26000', '42P05', '0A000']);
-
 function knownOf(client: PgClient): Known {
   let about = known.get(client);
   if (about === undefined) {
-    about = { direct: undefined, prepared: new Set() };
+    about = { direct: undefined, prepared: new Map() };
     known.set(client, about);
   }
   return about;
 }
 
-async function oneByOne(client: PgClient, statements: readonly Statement[]): Promise<PgResult[]> {
+async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<PgResult[]> {
   const results: PgResult[] = [];
-  for (const { sql, values } of statements) results.push(await client.query(sql, values));
+  for (const { sql, values } of statements) results.push(await send(sql, values));
   return results;
 }
 
-function submit(client: PgClient, about: Known, statements: readonly Statement[]): Promise<PgResult[]> {
+function submit(
+  send: PgClient['query'],
+  about: Known,
+  statements: readonly Statement[],
+): Promise<PgResult[]> {
   return new Promise((resolve, reject) => {
-    client.query(
+    send(
       new OneMessage(statements, about, (error, results) => {
         if (error === null) resolve([results].flat() as PgResult[]);
         else reject(error);
@@ -185,7 +221,7 @@ export class OneMessage extends PgQuery {
     Object.assign(this, {
       callback: (error: Error | null, results: unknown) => {
         // After an error it is not known which of them were prepared.
-        if (error === null) for (const name of this.fresh) about.prepared.add(name);
+        if (error === null) for (const name of this.fresh) about.prepared.set(name, performance.now());
         // pg tells of a failure to the callback alone.
         this.emit('close');
         done(error, results);
@@ -205,11 +241,16 @@ export class OneMessage extends PgQuery {
     return null;
   }
 
+  private isPrepared(name: string): boolean {
+    const since = this.about.prepared.get(name);
+    return since !== undefined && performance.now() - since < PLAN_MS;
+  }
+
   private send(to: PgConnection, { sql, values = [] }: Statement): void {
     const name = this.about.direct === true ? nameOf(sql) : undefined;
     if (name === undefined) to.parse({ text: sql });
-    else if (!this.about.prepared.has(name)) {
-      // One that is left over from a message that failed would be in the way. To close none is no error.
+    else if (!this.isPrepared(name)) {
+      // One that is old, or left over from a message that failed, would be in the way. To close none is no error.
       to.close({ type: 'S', name });
       to.parse({ name, text: sql });
       this.fresh.push(name);

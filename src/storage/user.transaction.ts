@@ -7,6 +7,7 @@ import { isServerUnusable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { begin, destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
+import { inOneMessage, type Statement } from './one.message.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -41,6 +42,15 @@ interface Call {
   ended?: boolean;
 }
 
+/** What goes with the COMMIT. */
+interface LastStatements {
+  readonly statements: readonly Statement[];
+  /** The error of a refusal, undefined when it is another. */
+  readonly refusal: (error: unknown) => Error | undefined;
+  /** Told the answers once they are committed. */
+  readonly answered?: (answers: readonly PgResult[]) => void;
+}
+
 /** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
 const END_MS = 5_000;
 
@@ -69,7 +79,7 @@ export function outsideTransaction<T>(code: () => T): T {
 export class UserTransaction {
   private call: Call | undefined;
   private running = 0;
-  private last: { readonly sql: string; readonly refusal: (error: unknown) => Error | undefined } | undefined;
+  private last: LastStatements | undefined;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   private misuse: string | undefined;
   private readonly failed = new Set<Call>();
@@ -198,12 +208,11 @@ export class UserTransaction {
   }
 
   /**
-   * Leaves a last statement to be sent with the COMMIT, in one message: a round trip less for each run.
-   * @param sql must fail where it is refused, so that nothing is committed; without parameters
-   * @param refusal the error of that failure, undefined when it is another
+   * Leaves the last statements to be sent with the COMMIT, in one message: a round trip less for each run. One that is refused must
+   * fail, so that nothing is committed.
    */
-  commitWith(sql: string, refusal: (error: unknown) => Error | undefined): void {
-    this.last = { sql, refusal };
+  commitWith(last: LastStatements): void {
+    this.last = last;
   }
 
   private async begin(timeoutMs: number): Promise<void> {
@@ -217,9 +226,9 @@ export class UserTransaction {
 
   private async commit(): Promise<void> {
     await this.asOurs(async () => this.runner.broadcaster.broadcast('BeforeTransactionCommit'));
-    let answer: PgResult | undefined;
+    let answers: PgResult[];
     try {
-      answer = await this.sendCommit();
+      answers = await this.sendCommit();
     } catch (error) {
       const refusal = this.last?.refusal(error);
       if (refusal !== undefined) throw refusal;
@@ -228,6 +237,7 @@ export class UserTransaction {
       await this.destroy();
       throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
     }
+    const answer = answers.at(-1);
     if (answer?.command !== 'COMMIT') {
       // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
       await this.destroy();
@@ -236,14 +246,14 @@ export class UserTransaction {
         `COMMIT was answered ${answer?.command}: a query failed and its error was swallowed`,
       );
     }
+    this.last?.answered?.(answers);
     await this.runner.broadcaster.broadcast('AfterTransactionCommit').catch(() => undefined);
   }
 
-  private async sendCommit(): Promise<PgResult | undefined> {
-    if (this.last === undefined) return this.passThrough('COMMIT');
-    // One message, several answers: what fails in it ends it.
-    const answers: unknown = await this.passThrough(`${this.last.sql}; COMMIT`);
-    return (answers as PgResult[]).at(-1);
+  private async sendCommit(): Promise<PgResult[]> {
+    if (this.last === undefined) return [await this.passThrough('COMMIT')];
+    const message = [...this.last.statements, { sql: 'COMMIT' }];
+    return inOneMessage(this.client, this.runner.manager.dataSource, message, this.passThrough);
   }
 
   private async rollback(): Promise<void> {

@@ -99,8 +99,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.store.ts',
-        'await manager.query(LEASE_DUE, [',
-        "await manager.query(LEASE_DUE.replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
+        '(manager, leaseDue(limit), [',
+        "(manager, leaseDue(limit).replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
       ),
     ],
     spec: 'test/integration/relay.spec.ts',
