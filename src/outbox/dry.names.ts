@@ -16,7 +16,7 @@ export class DryNames {
     this.wokenAll = false;
   }
 
-  /** A look for all of these has found something, or nothing at all. */
+  /** A look for all of these was over. `found`: there may be more of them. */
   note({ names, alone }: LeaseGroup, found: boolean): void {
     for (const { name } of names) {
       if (found) this.dry.delete(lookOf(name, alone));

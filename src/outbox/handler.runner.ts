@@ -140,7 +140,7 @@ export class HandlerRunner {
     const { manager, queryRunner } = transaction;
     const handler = this.registry.handler(row.name);
     if (
-      handler !== undefined &&
+      handler?.options.skipStale !== undefined &&
       (await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))
     ) {
       if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();

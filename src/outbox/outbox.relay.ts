@@ -28,6 +28,10 @@ interface Taken {
   readonly moved: number;
 }
 
+/** As many rows as a look must find for there to be more: the least that it was limited to. */
+const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
+  alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
+
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
 @Injectable()
 export class OutboxRelay {
@@ -220,7 +224,7 @@ export class OutboxRelay {
           : this.store.lease(connection, this.owner, leaseMs, names, limit),
       leaseMs,
     );
-    this.dry.note(group, leased.length + exhausted.length + moved > 0);
+    this.dry.note(group, leased.length + exhausted.length + moved >= mostOf(group));
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.statements.send((manager) => this.store.release(manager, leased));

@@ -109,20 +109,45 @@ export async function inOneMessage(
   statements: readonly Statement[],
   send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
-  // pg-native speaks another protocol, and has no connection to write to.
-  if (client.connection === undefined) return oneByOne(send, statements);
-  const about = knownOf(client);
-  if (about.direct === undefined && !unprepared.has(dataSource)) {
-    const [answer] = await submit(send, about, [{ sql: SERVER_PROCESS }]);
-    about.direct = answer!.rows[0]!['pid'] === client.processID;
-  }
-  try {
-    return await submit(send, about, statements);
-  } catch (error) {
-    // Whatever it was that took them away, it may do so again: this connection goes on without.
-    if (isLostStatement(error)) about.direct = false;
-    throw error;
-  }
+  if (!writesProtocol(client)) return oneByOne(send, statements);
+  await learn(client, dataSource);
+  const { error, results } = await submit(client, send, statements);
+  if (error !== null) throw error;
+  return results;
+}
+
+/** pg-native speaks another protocol, and has no connection to write to. */
+export function writesProtocol(client: PgClient): boolean {
+  return client.connection !== undefined;
+}
+
+/** Asks what has to be known of a connection, unless it is known. */
+export function learn(client: PgClient, dataSource: DataSource): Promise<void> | undefined {
+  if (!writesProtocol(client) || knownOf(client).direct !== undefined || unprepared.has(dataSource))
+    return undefined;
+  return ask(client);
+}
+
+async function ask(client: PgClient): Promise<void> {
+  const { error, results } = await submit(client, client.query.bind(client), [{ sql: SERVER_PROCESS }]);
+  if (error !== null) throw error;
+  knownOf(client).direct = results[0]!.rows[0]!['pid'] === client.processID;
+}
+
+/** What became of a message: when it failed, the results are those of the statements before. */
+export interface Answers {
+  readonly error: Error | null;
+  readonly results: PgResult[];
+}
+
+/** A query of the application's, as pg writes it, behind statements of ours: in one message, sent at once. */
+export function queryBehind(
+  client: PgClient,
+  statements: readonly Statement[],
+  query: Required<Statement>,
+  send: PgClient['query'],
+): Promise<Answers> {
+  return submit(client, send, statements, query);
 }
 
 /** Limits of such a transaction, in milliseconds. */
@@ -189,42 +214,57 @@ async function oneByOne(send: PgClient['query'], statements: readonly Statement[
 }
 
 function submit(
+  client: PgClient,
   send: PgClient['query'],
-  about: Known,
   statements: readonly Statement[],
-): Promise<PgResult[]> {
-  return new Promise((resolve, reject) => {
+  query?: Required<Statement>,
+): Promise<Answers> {
+  const about = knownOf(client);
+  return new Promise((resolve) => {
     send(
-      new OneMessage(statements, about, (error, results) => {
-        if (error === null) resolve([results].flat() as PgResult[]);
-        else reject(error);
+      new OneMessage(statements, query, about, (answers) => {
+        // Whatever it was that took them away, it may do so again: this connection goes on without.
+        if (isLostStatement(answers.error)) about.direct = false;
+        resolve(answers);
       }),
     );
   });
 }
 
 /** pg's Query, of which its types show little. */
-const PgQuery = Query as unknown as new (config: { readonly text: string }) => EventEmitter;
-
-type Done = (error: Error | null, results: unknown) => void;
+const PgQuery = Query as unknown as new (config: {
+  readonly text: string;
+  readonly values?: readonly unknown[];
+}) => EventEmitter & {
+  readonly _results: PgResult | PgResult[];
+  /** Writes the query itself, to its end, with the Sync behind it. */
+  prepare(to: PgConnection): void;
+};
 
 /** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
 export class OneMessage extends PgQuery {
   private readonly fresh: string[] = [];
 
   constructor(
+    /** Of ours. */
     readonly statements: readonly Statement[],
+    /** Behind them, of the application's. */
+    readonly query: Required<Statement> | undefined,
     private readonly about: Known,
-    done: Done,
+    done: (answers: Answers) => void,
   ) {
-    super({ text: statements.map(({ sql }) => sql).join('; ') });
+    super(query === undefined ? { text: statements[0]!.sql } : { text: query.sql, values: query.values });
     Object.assign(this, {
-      callback: (error: Error | null, results: unknown) => {
+      callback: (error: Error | null) => {
         // After an error it is not known which of them were prepared.
         if (error === null) for (const name of this.fresh) about.prepared.set(name, performance.now());
         // pg tells of a failure to the callback alone.
         this.emit('close');
-        done(error, results);
+        const results = [this._results].flat();
+        done({
+          error,
+          results: error === null ? results : results.filter(({ command }) => command !== null),
+        });
       },
     });
   }
@@ -234,7 +274,8 @@ export class OneMessage extends PgQuery {
     to.stream.cork?.();
     try {
       for (const statement of this.statements) this.send(to, statement);
-      to.sync();
+      if (this.query === undefined) to.sync();
+      else this.prepare(to);
     } finally {
       to.stream.uncork?.();
     }

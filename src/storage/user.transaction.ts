@@ -6,8 +6,17 @@ import { orAborted } from '../core/abort.js';
 import { isServerUnusable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
-import { begin, destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
-import { inOneMessage, type Statement } from './one.message.js';
+import {
+  beginning,
+  begun,
+  broadcast,
+  destroyConnection,
+  pgClient,
+  type PgClient,
+  type PgResult,
+} from './connection.js';
+import { LazyBegin } from './lazy.begin.js';
+import { inOneMessage, learn, type Statement } from './one.message.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -89,6 +98,7 @@ export class UserTransaction {
     private readonly runner: QueryRunner,
     private readonly client: PgClient,
     private readonly passThrough: PgClient['query'],
+    private readonly lazy: LazyBegin,
     private readonly onMisuse: (detail: string) => void,
   ) {}
 
@@ -108,15 +118,18 @@ export class UserTransaction {
    */
   static async run<T>(
     dataSource: DataSource,
-    options: { readonly timeoutMs: number; readonly onMisuse: (detail: string) => void },
+    { timeoutMs, onMisuse }: { readonly timeoutMs: number; readonly onMisuse: (detail: string) => void },
     work: (transaction: UserTransaction) => Promise<T>,
   ): Promise<T> {
     const runner = dataSource.createQueryRunner();
     let transaction: UserTransaction | undefined;
     try {
       const client = await pgClient(runner);
-      transaction = new UserTransaction(runner, client, client.query.bind(client), options.onMisuse);
-      return await transaction.finish(options.timeoutMs, work);
+      await learn(client, dataSource);
+      const passThrough = client.query.bind(client);
+      const lazy = new LazyBegin(client, passThrough, beginning(limits(timeoutMs)));
+      transaction = new UserTransaction(runner, client, passThrough, lazy, onMisuse);
+      return await transaction.finish(timeoutMs, work);
     } finally {
       const released = runner.release();
       transaction?.takeBack();
@@ -127,7 +140,8 @@ export class UserTransaction {
   private async finish<T>(timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
     const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
     try {
-      await this.begin(timeoutMs);
+      await broadcast(this.runner, 'BeforeTransactionStart');
+      await begun(this.runner);
       this.client.query = this.gated.bind(this) as PgClient['query'];
       const result = await work(this);
       // A write that was started in the very turn in which the code returned is refused while there is something to roll back.
@@ -185,13 +199,15 @@ export class UserTransaction {
     const status = this.client.getTransactionStatus();
     if (status === 'E')
       return 'a query failed and its error was swallowed: nothing of the run can be committed';
-    if (status === 'I') return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
+    if (status === 'I' && this.lazy.isOpen)
+      return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
     if (nestingOf(this.runner) === depth) return undefined;
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
   }
 
   /** A statement of ours, whatever the gate. */
   async query(sql: string, parameters?: readonly unknown[]): Promise<Record<string, unknown>[]> {
+    await this.lazy.begin();
     return (await this.passThrough(sql, parameters)).rows;
   }
 
@@ -215,18 +231,11 @@ export class UserTransaction {
     this.last = last;
   }
 
-  private async begin(timeoutMs: number): Promise<void> {
-    // PostgreSQL refuses more than 2^31 - 1 ms.
-    const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
-    await begin(this.runner, {
-      statement_timeout: bound,
-      idle_in_transaction_session_timeout: bound + 1000,
-    });
-  }
-
   private async commit(): Promise<void> {
-    await this.asOurs(async () => this.runner.broadcaster.broadcast('BeforeTransactionCommit'));
+    if (this.runner.manager.dataSource.subscribers.length > 0)
+      await this.asOurs(async () => broadcast(this.runner, 'BeforeTransactionCommit'));
     let answers: PgResult[];
+    await this.lazy.opening;
     try {
       answers = await this.sendCommit();
     } catch (error) {
@@ -247,20 +256,23 @@ export class UserTransaction {
       );
     }
     this.last?.answered?.(answers);
-    await this.runner.broadcaster.broadcast('AfterTransactionCommit').catch(() => undefined);
+    await broadcast(this.runner, 'AfterTransactionCommit')?.catch(() => undefined);
   }
 
   private async sendCommit(): Promise<PgResult[]> {
-    if (this.last === undefined) return [await this.passThrough('COMMIT')];
-    const message = [...this.last.statements, { sql: 'COMMIT' }];
-    return inOneMessage(this.client, this.runner.manager.dataSource, message, this.passThrough);
+    const { statements = [] } = this.last ?? {};
+    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
+    const message = [...begin, ...statements, { sql: 'COMMIT' }];
+    const { dataSource } = this.runner.manager;
+    const answers = await inOneMessage(this.client, dataSource, message, this.passThrough);
+    return answers.slice(begin.length);
   }
 
   private async rollback(): Promise<void> {
     if (this.destroyed) return;
     try {
-      await this.passThrough('ROLLBACK');
-      await this.runner.broadcaster.broadcast('AfterTransactionRollback').catch(() => undefined);
+      if (this.lazy.opening !== undefined) await this.passThrough('ROLLBACK');
+      await broadcast(this.runner, 'AfterTransactionRollback')?.catch(() => undefined);
     } catch {
       await this.destroy();
     }
@@ -286,7 +298,7 @@ export class UserTransaction {
     if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
       return this.refuse(from, args[0]);
     }
-    const sent: unknown = this.passThrough(...args);
+    const sent = this.lazy.send(...args);
     if (!(sent instanceof Promise)) return this.counted(sent);
     this.running += 1;
     // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
@@ -326,6 +338,12 @@ export class UserTransaction {
     // A stream that is never sent never yields.
     return query instanceof EventEmitter ? query : never();
   }
+}
+
+/** PostgreSQL refuses more than 2^31 - 1 ms. */
+function limits(timeoutMs: number): Record<string, number> {
+  const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
+  return { statement_timeout: bound, idle_in_transaction_session_timeout: bound + 1000 };
 }
 
 const REMEDY = 'await every call on the manager, manager.transaction() and Promise.all() included';

@@ -164,7 +164,7 @@ async function aroundMessage(
 ): Promise<unknown> {
   const told = message as unknown as { callback: (error: unknown, results?: unknown) => void };
   const done = told.callback;
-  const points = message.statements
+  const points = [...message.statements, ...(message.query === undefined ? [] : [message.query])]
     .map(({ sql, values }) => pointOf(client, sql, values as unknown[] | undefined))
     .filter((point) => point !== undefined);
   const answered = () =>
