@@ -1,4 +1,4 @@
-import type { LeaseGroup } from './lease.plan.js';
+import type { LeaseGroup, Look } from './lease.plan.js';
 import type { WokenNames } from './wake-up.js';
 
 /**
@@ -39,6 +39,11 @@ export class DryNames {
   /** Whether the last look for a name found nothing due. */
   has(name: string): boolean {
     return this.dry.has(lookOf(name));
+  }
+
+  /** Whether nothing of any of these is to be looked for. */
+  hasAll({ names, alone }: Pick<Look, 'names' | 'alone'>): boolean {
+    return names.every((name) => this.dry.has(lookOf(name, alone)));
   }
 
   without(group: LeaseGroup): LeaseGroup {

@@ -183,18 +183,20 @@ export class OutboxRelay {
     // A connection that is half open never answers: it is given up, and the next round has another.
     if (await this.turns.give(leaseMs)) this.dry.forget(undefined);
     const started: StartedJob[] = [];
-    const groups = await this.plan.groups(leaseMs, ahead);
-    const [lane] = groups;
+    const looks = await this.plan.looks(leaseMs, ahead);
+    const [lane] = looks;
     let moved = 0;
-    for (const group of groups) {
-      const wanted = group(this.runner.occupants);
+    for (const look of looks) {
+      if (this.dry.hasAll(look)) continue;
+      const wanted = look.group(this.runner.occupants);
       const taken = await this.leaseGroup(this.dry.without(wanted), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.runner.occupants), leaseMs)).started);
+    if (moved > 0)
+      started.push(...(await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs)).started);
     return started;
   }
 

@@ -35,8 +35,14 @@ interface Known {
    * it was asked.
    */
   direct: boolean | undefined;
-  /** Names of what is prepared on it, and since when. */
-  readonly prepared: Map<string, number>;
+  /** What is prepared on it, by name. */
+  readonly prepared: Map<string, Prepared>;
+}
+
+interface Prepared {
+  readonly since: number;
+  /** Of its rows; undefined where it gives none. Described once: of thirty columns that takes longer than reading a row of them. */
+  readonly fields: unknown;
 }
 
 /**
@@ -239,11 +245,19 @@ const PgQuery = Query as unknown as new (config: {
   readonly _results: PgResult | PgResult[];
   /** Writes the query itself, to its end, with the Sync behind it. */
   prepare(to: PgConnection): void;
+  handleRowDescription(message: { readonly fields: unknown }): void;
+  handleDataRow(message: unknown): void;
+  handleCommandComplete(message: unknown, connection: unknown): void;
 };
 
 /** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
 export class OneMessage extends PgQuery {
-  private readonly fresh: string[] = [];
+  /** The fields of what is prepared by it, as they are described. */
+  private readonly fresh = new Map<string, unknown>();
+  /** For each statement that is not described any more. */
+  private readonly known = new Map<number, unknown>();
+  /** Which statement's answer comes. */
+  private nth = 0;
 
   constructor(
     /** Of ours. */
@@ -257,7 +271,9 @@ export class OneMessage extends PgQuery {
     Object.assign(this, {
       callback: (error: Error | null) => {
         // After an error it is not known which of them were prepared.
-        if (error === null) for (const name of this.fresh) about.prepared.set(name, performance.now());
+        if (error === null)
+          for (const [name, fields] of this.fresh)
+            about.prepared.set(name, { since: performance.now(), fields });
         // pg tells of a failure to the callback alone.
         this.emit('close');
         const results = [this._results].flat();
@@ -273,7 +289,7 @@ export class OneMessage extends PgQuery {
   submit(to: PgConnection): null {
     to.stream.cork?.();
     try {
-      for (const statement of this.statements) this.send(to, statement);
+      for (const nth of this.statements.keys()) this.send(to, nth);
       if (this.query === undefined) to.sync();
       else this.prepare(to);
     } finally {
@@ -282,22 +298,46 @@ export class OneMessage extends PgQuery {
     return null;
   }
 
-  private isPrepared(name: string): boolean {
-    const since = this.about.prepared.get(name);
-    return since !== undefined && performance.now() - since < PLAN_MS;
+  override handleRowDescription(message: { readonly fields: unknown }): void {
+    const name = this.nameAt(this.nth);
+    if (name !== undefined && this.fresh.has(name)) this.fresh.set(name, message.fields);
+    super.handleRowDescription(message);
   }
 
-  private send(to: PgConnection, { sql, values = [] }: Statement): void {
-    const name = this.about.direct === true ? nameOf(sql) : undefined;
+  override handleDataRow(message: unknown): void {
+    const fields = this.known.get(this.nth);
+    if (fields !== undefined) {
+      this.known.delete(this.nth);
+      super.handleRowDescription({ fields });
+    }
+    super.handleDataRow(message);
+  }
+
+  override handleCommandComplete(message: unknown, connection: unknown): void {
+    this.nth += 1;
+    super.handleCommandComplete(message, connection);
+  }
+
+  private nameAt(nth: number): string | undefined {
+    const statement = this.statements[nth];
+    return statement && this.about.direct === true ? nameOf(statement.sql) : undefined;
+  }
+
+  private send(to: PgConnection, nth: number): void {
+    const { sql, values = [] } = this.statements[nth]!;
+    const name = this.nameAt(nth);
+    const is = name === undefined ? undefined : this.about.prepared.get(name);
+    const isPrepared = is !== undefined && performance.now() - is.since < PLAN_MS;
     if (name === undefined) to.parse({ text: sql });
-    else if (!this.isPrepared(name)) {
+    else if (!isPrepared) {
       // One that is old, or left over from a message that failed, would be in the way. To close none is no error.
       to.close({ type: 'S', name });
       to.parse({ name, text: sql });
-      this.fresh.push(name);
+      this.fresh.set(name, undefined);
     }
     to.bind({ statement: name, values, valueMapper: encode });
-    to.describe({ type: 'P' });
+    if (isPrepared) this.known.set(nth, is.fields);
+    else to.describe({ type: 'P' });
     to.execute({});
   }
 }
