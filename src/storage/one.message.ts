@@ -238,10 +238,10 @@ function submit(
 }
 
 /** pg's Query, of which its types show little. */
-const PgQuery = Query as unknown as new (config: {
-  readonly text: string;
-  readonly values?: readonly unknown[];
-}) => EventEmitter & {
+const PgQuery = Query as unknown as new (
+  text: string,
+  values?: readonly unknown[],
+) => EventEmitter & {
   readonly _results: PgResult | PgResult[];
   /** Writes the query itself, to its end, with the Sync behind it. */
   prepare(to: PgConnection): void;
@@ -267,7 +267,7 @@ export class OneMessage extends PgQuery {
     private readonly about: Known,
     done: (answers: Answers) => void,
   ) {
-    super(query === undefined ? { text: statements[0]!.sql } : { text: query.sql, values: query.values });
+    super(query?.sql ?? statements[0]!.sql, query?.values);
     Object.assign(this, {
       callback: (error: Error | null) => {
         // After an error it is not known which of them were prepared.
