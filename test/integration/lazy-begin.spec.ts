@@ -73,7 +73,7 @@ describe.each(Object.entries(WAYS))('a transaction whose first query is %s', (_,
     // One whose BEGIN had been prepared, on a connection that was cleared since; and one that is refused.
     await run((manager) => manager.query('SELECT $1::int', [1]));
     await dataSource.query('DISCARD ALL');
-    await withoutBegin(() => expect(run(swallowed)).rejects.toThrow());
+    await withoutBegin(() => expect(run(swallowed)).rejects.toThrow(/division by zero|does not exist/));
     expect(await written()).toEqual([]);
     await run(query);
     expect(await written()).toEqual([{ n: 1 }]);
