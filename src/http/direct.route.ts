@@ -1,7 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Injectable } from '@nestjs/common';
+import { Injectable, Logger } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
+import { errorText, logLine } from '../core/log.js';
 import type { Source } from '../core/resolve-source.js';
+import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { AnswerWriter } from './answer.writer.js';
@@ -14,6 +16,8 @@ import { WebhookRequests } from './webhook.requests.js';
  */
 @Injectable()
 export class DirectRoute {
+  private readonly logger = new Logger('WebhookInbox');
+
   constructor(
     private readonly requests: WebhookRequests,
     private readonly inbox: Inbox,
@@ -33,9 +37,15 @@ export class DirectRoute {
       const received = this.requests.of(source, request, url);
       answer = await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
     } catch (error) {
-      if (!(error instanceof RefusedDelivery)) throw error;
-      answer = error.answer;
+      answer = error instanceof RefusedDelivery ? error.answer : this.unavailable(source, error);
     }
     this.writer.writeDirect(response, answer);
+  }
+
+  /** Whatever it was, nothing of the delivery is known to be claimed: the provider comes again. */
+  private unavailable(source: Source, error: unknown): Answer {
+    const text = `a webhook could not be served, answered 503: ${errorText(error)}`;
+    this.logger.error(logLine(text, { source: source.name }));
+    return ANSWERS.unavailable;
   }
 }

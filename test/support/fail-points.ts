@@ -1,5 +1,6 @@
 import { Client } from 'pg';
-import { Inbox } from '../../src/inbox/inbox.js';
+import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
+import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
 import { OneMessage } from '../../src/storage/one.message.js';
 import {
@@ -79,8 +80,9 @@ export function installFailPoints(hook: OnPoint, stall = 1_000): void {
   if (installed) return;
   installed = true;
   wrapQueries();
-  wrapMethod(Inbox.prototype, 'verify', 'verification');
-  wrapMethod(Inbox.prototype, 'answer', 'dispatch');
+  wrapMethod(DeliveryVerifier.prototype, 'verify', 'verification');
+  wrapMethod(EventDispatcher.prototype, 'dispatch', 'dispatch');
+  wrapMethod(EventDispatcher.prototype, 'dispatchRoute', 'dispatch');
 }
 
 /** Nothing is told any more, and nothing fails. */
