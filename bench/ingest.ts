@@ -55,7 +55,13 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
   }
   for (const adapter of ['express', 'fastify'] as const) {
     const piped = { kind: 'ours', adapter, direct: false };
-    await add(`ours through the pipeline, ${adapter}`, 'programs/receiver.ts', piped, '/webhooks/bench', 'hmac');
+    await add(
+      `ours through the pipeline, ${adapter}`,
+      'programs/receiver.ts',
+      piped,
+      '/webhooks/bench',
+      'hmac',
+    );
   }
   const single = { kind: 'ours', adapter: 'fastify', groupCommit: false };
   await add('ours without group commit, fastify', 'programs/receiver.ts', single, '/webhooks/bench', 'hmac');
