@@ -53,6 +53,16 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
       await add(`${kind}, ${adapter}`, 'programs/receiver.ts', { kind, adapter }, '/webhooks/bench', 'hmac');
     }
   }
+  for (const adapter of ['express', 'fastify'] as const) {
+    const piped = { kind: 'ours', adapter, direct: false };
+    await add(
+      `ours through the pipeline, ${adapter}`,
+      'programs/receiver.ts',
+      piped,
+      '/webhooks/bench',
+      'hmac',
+    );
+  }
   const single = { kind: 'ours', adapter: 'fastify', groupCommit: false };
   await add('ours without group commit, fastify', 'programs/receiver.ts', single, '/webhooks/bench', 'hmac');
   await add('golevelup, express', 'peers/golevelup.ts', {}, '/stripe/webhook', 'stripe');

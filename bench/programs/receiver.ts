@@ -29,6 +29,8 @@ export interface ReceiverSettings {
   readonly adapter: 'express' | 'fastify';
   readonly databaseUrl: string;
   readonly groupCommit?: boolean;
+  /** Whether ours is served before the application's pipeline. @default true */
+  readonly direct?: boolean;
 }
 
 interface Event {
@@ -86,7 +88,7 @@ class Handlers {
   handle() {}
 }
 
-function moduleOf({ kind, databaseUrl, groupCommit = true }: ReceiverSettings): Type {
+function moduleOf({ kind, databaseUrl, groupCommit = true, direct = true }: ReceiverSettings): Type {
   const database = TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: 10 });
   if (kind === 'bare') {
     @Module({ controllers: [Bare] })
@@ -111,6 +113,7 @@ function moduleOf({ kind, databaseUrl, groupCommit = true }: ReceiverSettings): 
         reconcile: false,
         retention: false,
         groupCommit,
+        controller: { direct },
       }),
     ],
     providers: [Handlers],

@@ -17,6 +17,7 @@ const PERMANENT_CODES = new Set([
 ]);
 /** Connection, transaction rollback (deadlock, serialization), resources, operator intervention. */
 const TRANSIENT_SQLSTATE = new Set(['08', '40', '53', '57']);
+const LOST_STATEMENT = new Set(['26000', '42P05', '0A000']);
 /** Data exception, integrity constraint: the same input fails again. */
 const PERMANENT_SQLSTATE = new Set(['22', '23']);
 
@@ -50,6 +51,11 @@ export function isKnownNotDone(error: unknown): boolean {
   const status = statusOf(error);
   if (status !== undefined) return status >= 400 && status < 500;
   return property(error, 'notDone') === true;
+}
+
+/** A prepared statement is not there any more, is there already, or has another result than when it was prepared. */
+export function isLostStatement(error: unknown): boolean {
+  return LOST_STATEMENT.has(sqlStateOf(error) ?? '');
 }
 
 /** Whether the database could not be used, or refused for a moment: the caller should come back. */

@@ -40,7 +40,7 @@ export class DirectRoute {
     } catch (error) {
       if (response.headersSent) response.destroy();
       else this.writer.writeDirect(response, ANSWERS.unavailable);
-      const text = `a request could not be served, answered 503: ${errorText(error)}`;
+      const text = `a webhook could not be served, answered 503: ${errorText(error)}`;
       this.logger.error(logLine(text, { source: source.name }));
     }
   }

@@ -1,4 +1,4 @@
-import type { LeaseGroup } from './lease.plan.js';
+import type { LeaseGroup, Look } from './lease.plan.js';
 import type { WokenNames } from './wake-up.js';
 
 /**
@@ -16,7 +16,7 @@ export class DryNames {
     this.wokenAll = false;
   }
 
-  /** A look for all of these has found something, or nothing at all. */
+  /** A look for all of these was over. `found`: there may be more of them. */
   note({ names, alone }: LeaseGroup, found: boolean): void {
     for (const { name } of names) {
       if (found) this.dry.delete(lookOf(name, alone));
@@ -39,6 +39,11 @@ export class DryNames {
   /** Whether the last look for a name found nothing due. */
   has(name: string): boolean {
     return this.dry.has(lookOf(name));
+  }
+
+  /** Whether nothing of any of these is to be looked for. */
+  hasAll({ names, alone }: Pick<Look, 'names' | 'alone'>): boolean {
+    return names.every((name) => this.dry.has(lookOf(name, alone)));
   }
 
   without(group: LeaseGroup): LeaseGroup {

@@ -35,9 +35,9 @@ export class EventPreparer {
   /** @throws UnreadableBody, SchemaMismatch, PermanentError, and what `hydrate.fetch` throws */
   async prepare(row: LeasedRow, handler: Handler | undefined, signal: AbortSignal): Promise<Prepared> {
     const parsed = this.parse(row.event!);
-    const schema = handler?.options.schema;
+    const { schema, hydrate } = handler?.options ?? {};
     const event = schema ? { ...parsed, payload: await validated(schema, parsed.payload) } : parsed;
-    return { event, current: handler && (await this.hydrate(handler, event, row, signal)) };
+    return { event, current: hydrate && (await this.hydrate(handler!, event, row, signal)) };
   }
 
   /** @throws UnreadableBody, PermanentError */
@@ -57,8 +57,7 @@ export class EventPreparer {
     { leasedAt = Infinity }: LeasedRow,
     signal: AbortSignal,
   ): Promise<unknown> {
-    const { hydrate } = handler.options;
-    if (hydrate === undefined) return undefined;
+    const hydrate = handler.options.hydrate!;
     const key = JSON.stringify([handler.name, event.tenant, hydrate.key.call(handler.instance, event)]);
     const running = this.inFlight.get(key);
     if (running !== undefined && running.startedAt >= leasedAt && !running.controller.signal.aborted)

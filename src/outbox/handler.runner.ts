@@ -140,7 +140,7 @@ export class HandlerRunner {
     const { manager, queryRunner } = transaction;
     const handler = this.registry.handler(row.name);
     if (
-      handler !== undefined &&
+      handler?.options.skipStale !== undefined &&
       (await transaction.asOurs((ours) => this.stale.isStale(ours, handler, event)))
     ) {
       if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();
@@ -152,15 +152,33 @@ export class HandlerRunner {
     const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId, current };
     const result = await transaction.asUser(() => code(event, context), signal);
     const summary = resultSummary(result);
-    // The turn of a key is passed on between the two.
-    if (commits && summary === undefined && row.orderKey === undefined) {
-      this.store.settleWithCommit(transaction, row, () => new LeaseLost());
+    if (commits) {
+      this.settleWithCommit(transaction, row, summary, run.woken);
       return { outcome: 'done', woken: run.woken };
     }
     const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, summary));
     if (!settled) throw new LeaseLost();
     const passed = await this.passTurn(transaction, row);
     return { outcome: 'done', woken: [...run.woken, ...passed] };
+  }
+
+  /** @param woken gets the names of the row that has the turn of the key then */
+  private settleWithCommit(
+    transaction: UserTransaction,
+    row: LeasedRow,
+    summary: string | undefined,
+    woken: string[],
+  ): void {
+    const { name, orderKey } = row;
+    const passing = orderKey === undefined ? [] : [this.turns.passing(orderKey)];
+    transaction.commitWith({
+      statements: [this.store.settleOrFail(row, summary), ...passing],
+      refusal: (error) => (this.store.isRefusal(error) ? new LeaseLost() : undefined),
+      answered: ([, passed]) => {
+        if (orderKey !== undefined && passed!.rows.length > 0)
+          woken.push(...namesOf(this.registry.handler(name)!));
+      },
+    });
   }
 
   /** @returns the names that the row may have which has the turn now */

@@ -22,6 +22,9 @@ interface Waiting {
   readonly resolve: (begins: boolean) => void;
 }
 
+/** What its place hangs on: its name, and whether it is the lane's. */
+const placeOf = ({ rows: [row] }: Job) => (row!.alone ? '' : row!.name);
+
 /** Runs leased rows, each in a place; what was leased ahead waits for one. */
 @Injectable()
 export class JobRunner {
@@ -124,7 +127,16 @@ export class JobRunner {
       if (begun) running.set(rows[0]!.name, (running.get(rows[0]!.name) ?? 0) + 1);
     const rank = ({ rows: [row] }: Job) => (row!.alone ? -1 : (running.get(row!.name) ?? 0));
     const inOrder = this.waiting.toSorted((a, b) => rank(a.job) - rank(b.job));
-    const begun = inOrder.filter(({ job }) => this.begins(job));
+    // Who has no place for one row has none for the next: of a hundred that wait, two are asked about.
+    const full = new Set<string>();
+    const begun = inOrder.filter(({ job }) => {
+      const place = placeOf(job);
+      if (full.has(place)) return false;
+      const begins = this.begins(job);
+      if (!begins) full.add(place);
+      return begins;
+    });
+    if (begun.length === 0) return;
     this.waiting = this.waiting.filter(({ job }) => !job.begun);
     for (const { resolve } of begun) resolve(true);
   }

@@ -20,6 +20,15 @@ export interface LeaseGroup {
   readonly alone?: boolean;
 }
 
+/** What one look of a round is for. */
+export interface Look {
+  readonly names: readonly string[];
+  /** The lane of rows with a lost attempt. */
+  readonly alone: boolean;
+  /** How many rows of which, with what runs by now. */
+  group(jobs: Iterable<Occupant>): LeaseGroup;
+}
+
 /** Connections that are left to claims when the relay's share is derived from the pool. */
 const CLAIM_RESERVE = 3;
 const MAX_ROUTE_ROWS = 10;
@@ -52,11 +61,11 @@ export class LeasePlan {
   }
 
   /**
-   * One group for each lease statement of a round; each is asked when its turn comes, with what runs by then.
+   * One for each lease statement of a round; its group is asked for when its turn comes, with what runs by then.
    * @param endAfterMs when a connection that does not answer is given up
    * @param ahead whether rows of quick handlers may be leased that have to wait for a place
    */
-  async groups(endAfterMs: number, ahead: boolean): Promise<((jobs: Iterable<Occupant>) => LeaseGroup)[]> {
+  async looks(endAfterMs: number, ahead: boolean): Promise<Look[]> {
     const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
       ([, handler]) => !paused.has('handler', firstName(handler)) && !paused.has('source', handler.source),
@@ -66,19 +75,20 @@ export class LeasePlan {
     );
     this.turn += 1;
     const all = rotate(handlers, this.turn);
-    const batched = all.filter(([, handler]) => handler.batch !== undefined);
     const turned = rotate(effects, this.turn);
+    const batched = all.filter(([, handler]) => handler.batch !== undefined).map(([name]) => name);
+    const single = all.filter(([, handler]) => handler.batch === undefined).map(([name]) => name);
+    const others = turned.map(([name]) => name);
+    const look = (names: readonly string[], group: Look['group'], alone = false): Look => {
+      return { names, group, alone };
+    };
     return [
       // First: the other groups would leave it no place.
-      (jobs) => this.laneGroup(all, turned, [...jobs]),
-      (jobs) => this.handlerGroup(all, [...jobs], ahead),
-      ...batched.map(
-        ([name]) =>
-          (jobs: Iterable<Occupant>) =>
-            this.batchGroup(name, all, [...jobs]),
-      ),
-      () => this.routeGroup(),
-      (jobs) => this.effectGroup(turned, [...jobs]),
+      look([...single, ...batched, ...others], (jobs) => this.laneGroup(all, turned, [...jobs]), true),
+      look(single, (jobs) => this.handlerGroup(all, [...jobs], ahead)),
+      ...batched.map((name) => look([name], (jobs) => this.batchGroup(name, all, [...jobs]))),
+      look([...this.registry.routes().keys()], () => this.routeGroup()),
+      look(others, (jobs) => this.effectGroup(turned, [...jobs])),
     ];
   }
 

@@ -28,6 +28,10 @@ interface Taken {
   readonly moved: number;
 }
 
+/** As many rows as a look must find for there to be more: the least that it was limited to. */
+const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
+  alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
+
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
 @Injectable()
 export class OutboxRelay {
@@ -179,18 +183,20 @@ export class OutboxRelay {
     // A connection that is half open never answers: it is given up, and the next round has another.
     if (await this.turns.give(leaseMs)) this.dry.forget(undefined);
     const started: StartedJob[] = [];
-    const groups = await this.plan.groups(leaseMs, ahead);
-    const [lane] = groups;
+    const looks = await this.plan.looks(leaseMs, ahead);
+    const [lane] = looks;
     let moved = 0;
-    for (const group of groups) {
-      const wanted = group(this.runner.occupants);
+    for (const look of looks) {
+      if (this.dry.hasAll(look)) continue;
+      const wanted = look.group(this.runner.occupants);
       const taken = await this.leaseGroup(this.dry.without(wanted), leaseMs);
       started.push(...taken.started);
       moved += taken.moved;
       if (started.some(({ exclusive }) => exclusive)) return started;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) started.push(...(await this.leaseGroup(lane!(this.runner.occupants), leaseMs)).started);
+    if (moved > 0)
+      started.push(...(await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs)).started);
     return started;
   }
 
@@ -220,7 +226,7 @@ export class OutboxRelay {
           : this.store.lease(connection, this.owner, leaseMs, names, limit),
       leaseMs,
     );
-    this.dry.note(group, leased.length + exhausted.length + moved > 0);
+    this.dry.note(group, leased.length + exhausted.length + moved >= mostOf(group));
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.statements.send((manager) => this.store.release(manager, leased));

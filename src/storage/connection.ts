@@ -16,7 +16,8 @@ export interface PgClient {
   readonly connection?: object;
 }
 export interface PgResult {
-  readonly command: string;
+  /** Null until it has ended. */
+  readonly command: string | null;
   readonly rows: Record<string, unknown>[];
 }
 
@@ -93,13 +94,31 @@ function endAfter(runner: QueryRunner, ms: number | undefined): NodeJS.Timeout |
  */
 export async function begin(runner: QueryRunner, settings: Readonly<Record<string, number>>): Promise<void> {
   const client = await pgClient(runner);
-  await runner.broadcaster.broadcast('BeforeTransactionStart');
+  await broadcast(runner, 'BeforeTransactionStart');
+  await client.query(beginning(settings).join('; '));
+  await begun(runner);
+}
+
+/** The statements of it. */
+export function beginning(settings: Readonly<Record<string, number>>): string[] {
   const local = Object.entries(settings).map(
-    ([name, ms]) => `; SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`,
+    ([name, ms]) => `SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`,
   );
-  await client.query(`START TRANSACTION ISOLATION LEVEL READ COMMITTED${local.join('')}`);
+  return ['START TRANSACTION ISOLATION LEVEL READ COMMITTED', ...local];
+}
+
+/** Has TypeORM know of the transaction. */
+export async function begun(runner: QueryRunner): Promise<void> {
   Object.assign(runner, { isTransactionActive: true, transactionDepth: 1 });
-  await runner.broadcaster.broadcast('AfterTransactionStart');
+  await broadcast(runner, 'AfterTransactionStart');
+}
+
+/** Tells the application's subscribers; where there are none, TypeORM's own way through them costs as much as a statement. */
+export function broadcast(
+  runner: QueryRunner,
+  event: Parameters<QueryRunner['broadcaster']['broadcast']>[0],
+): Promise<void> | undefined {
+  return runner.manager.dataSource.subscribers.length === 0 ? undefined : runner.broadcaster.broadcast(event);
 }
 
 /**

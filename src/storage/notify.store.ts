@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { prepared } from './one.message.js';
 
 /** The channel of this package in a database. */
 export const CHANNEL = 'webhook_inbox';
@@ -13,7 +14,7 @@ export class NotifyStore {
    * @throws when the server's notification queue is full
    */
   async notify(manager: EntityManager, payload: string): Promise<void> {
-    await manager.query(`SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, [
+    await prepared(manager, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, [
       CHANNEL,
       payload,
     ]);

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
-import { sqlStateOf } from '../core/classify.js';
+import { isLostStatement } from '../core/classify.js';
 import { destroyConnection, onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
 /** What statements are sent through: a manager, or `Transactions`. */
@@ -32,8 +32,21 @@ interface Known {
    * it was asked.
    */
   direct: boolean | undefined;
-  readonly prepared: Set<string>;
+  /** What is prepared on it, by name. */
+  readonly prepared: Map<string, Prepared>;
 }
+
+interface Prepared {
+  readonly since: number;
+  /** Of its rows; undefined where it gives none. Described once: of thirty columns that takes longer than reading a row of them. */
+  readonly fields: unknown;
+}
+
+/**
+ * A plan that is kept is that of the table as it was: of one with a page, read from end to end, whatever has come since. PostgreSQL
+ * makes it anew when autovacuum has looked, a minute later; here it is never older than this.
+ */
+const PLAN_MS = 1_000;
 
 const known = new WeakMap<PgClient, Known>();
 const unprepared = new WeakSet<DataSource>();
@@ -53,10 +66,36 @@ export async function prepared<T>(
   sql: string,
   values: readonly unknown[],
 ): Promise<T[]> {
-  const runner = manager.queryRunner ?? manager.dataSource.createQueryRunner();
+  return lastOf(manager, [{ sql, values }]);
+}
+
+/**
+ * As `prepared`, and planned once for all values: PostgreSQL plans a statement anew each time where a plan for the very values looks
+ * cheaper, as it does when they say how many rows there will be. Planning a lease takes longer than the lease. Inside a transaction it
+ * holds for what comes behind, too.
+ */
+export async function plannedOnce<T>(
+  manager: EntityManager,
+  sql: string,
+  values: readonly unknown[],
+): Promise<T[]> {
+  return lastOf(manager, [ONE_PLAN, { sql, values }]);
+}
+
+/** Until the end of the transaction, which a message without BEGIN is too. */
+const ONE_PLAN = { sql: `SELECT set_config('plan_cache_mode', 'force_generic_plan', true)` };
+
+async function lastOf<T>(manager: EntityManager, statements: readonly Statement[]): Promise<T[]> {
+  const { dataSource } = manager;
+  const runner = manager.queryRunner ?? dataSource.createQueryRunner();
   try {
-    const [result] = await inOneMessage(await pgClient(runner), manager.dataSource, [{ sql, values }]);
-    return result!.rows as T[];
+    const client = await pgClient(runner);
+    const results = await inOneMessage(client, dataSource, statements).catch((error: unknown) => {
+      // Nothing was done, and this time nothing is prepared; a transaction would be lost with it.
+      if (!isLostStatement(error) || runner.isTransactionActive) throw error;
+      return inOneMessage(client, dataSource, statements);
+    });
+    return results.at(-1)!.rows as T[];
   } finally {
     if (manager.queryRunner === undefined) await runner.release();
   }
@@ -65,26 +104,53 @@ export async function prepared<T>(
 /**
  * Sends statements in one message, a round trip for all of them, and gives their results in order. What fails ends the message: those
  * behind it are not run, a COMMIT among them.
+ * @param send past a gate on the client. @default the client's own
  */
 export async function inOneMessage(
   client: PgClient,
   dataSource: DataSource,
   statements: readonly Statement[],
+  send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
-  // pg-native speaks another protocol, and has no connection to write to.
-  if (client.connection === undefined) return oneByOne(client, statements);
-  const about = knownOf(client);
-  if (about.direct === undefined && !unprepared.has(dataSource)) {
-    const [answer] = await submit(client, about, [{ sql: SERVER_PROCESS }]);
-    about.direct = answer!.rows[0]!['pid'] === client.processID;
-  }
-  try {
-    return await submit(client, about, statements);
-  } catch (error) {
-    // Whatever it was that took them away, it may do so again: this connection goes on without.
-    if (isLost(error)) about.direct = false;
-    throw error;
-  }
+  if (!writesProtocol(client)) return oneByOne(send, statements);
+  await learn(client, dataSource);
+  const { error, results } = await submit(client, send, statements);
+  if (error !== null) throw error;
+  return results;
+}
+
+/** pg-native speaks another protocol, and has no connection to write to. */
+export function writesProtocol(client: PgClient): boolean {
+  return client.connection !== undefined;
+}
+
+/** Asks what has to be known of a connection, unless it is known. */
+export function learn(client: PgClient, dataSource: DataSource): Promise<void> | undefined {
+  if (!writesProtocol(client) || knownOf(client).direct !== undefined || unprepared.has(dataSource))
+    return undefined;
+  return ask(client);
+}
+
+async function ask(client: PgClient): Promise<void> {
+  const { error, results } = await submit(client, client.query.bind(client), [{ sql: SERVER_PROCESS }]);
+  if (error !== null) throw error;
+  knownOf(client).direct = results[0]!.rows[0]!['pid'] === client.processID;
+}
+
+/** What became of a message: when it failed, the results are those of the statements before. */
+export interface Answers {
+  readonly error: Error | null;
+  readonly results: PgResult[];
+}
+
+/** A query of the application's, as pg writes it, behind statements of ours: in one message, sent at once. */
+export function queryBehind(
+  client: PgClient,
+  statements: readonly Statement[],
+  query: Required<Statement>,
+  send: PgClient['query'],
+): Promise<Answers> {
+  return submit(client, send, statements, query);
 }
 
 /** Limits of such a transaction, in milliseconds. */
@@ -127,7 +193,7 @@ export async function eachInTransaction<T>(
         const statements = [...begin, { sql, values }, { sql: 'COMMIT' }];
         const results = await send(statements).catch((error: unknown) => {
           // It was refused before its COMMIT, and this connection goes on without prepared statements.
-          if (isLost(error)) return send(statements);
+          if (isLostStatement(error)) return send(statements);
           throw error;
         });
         return results[2]!.rows;
@@ -141,64 +207,86 @@ export async function eachInTransaction<T>(
 // Whatever the application's default is: under REPEATABLE READ a duplicate is a serialization failure.
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';
 
-/** A prepared statement does not exist, exists already, or has another result than when it was prepared. */
-const LOST = new Set(['26000', '42P05', '0A000']);
-
-function isLost(error: unknown): boolean {
-  return LOST.has(sqlStateOf(error) ?? '');
-}
-
 function knownOf(client: PgClient): Known {
   let about = known.get(client);
   if (about === undefined) {
-    about = { direct: undefined, prepared: new Set() };
+    about = { direct: undefined, prepared: new Map() };
     known.set(client, about);
   }
   return about;
 }
 
-async function oneByOne(client: PgClient, statements: readonly Statement[]): Promise<PgResult[]> {
+async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<PgResult[]> {
   const results: PgResult[] = [];
-  for (const { sql, values } of statements) results.push(await client.query(sql, values));
+  for (const { sql, values } of statements) results.push(await send(sql, values));
   return results;
 }
 
-function submit(client: PgClient, about: Known, statements: readonly Statement[]): Promise<PgResult[]> {
-  return new Promise((resolve, reject) => {
-    client.query(
-      new OneMessage(statements, about, (error, results) => {
-        if (error === null) resolve([results].flat() as PgResult[]);
-        else reject(error);
+function submit(
+  client: PgClient,
+  send: PgClient['query'],
+  statements: readonly Statement[],
+  query?: Required<Statement>,
+): Promise<Answers> {
+  const about = knownOf(client);
+  return new Promise((resolve) => {
+    send(
+      new OneMessage(statements, query, about, (answers) => {
+        // Whatever it was that took them away, it may do so again: this connection goes on without.
+        if (isLostStatement(answers.error)) about.direct = false;
+        resolve(answers);
       }),
     );
   });
 }
 
 /** pg's Query, of which its types show little. */
-const PgQuery = Query as unknown as new (config: { readonly text: string }) => EventEmitter;
-
-type Done = (error: Error | null, results: unknown) => void;
+const PgQuery = Query as unknown as new (
+  text: string,
+  values?: readonly unknown[],
+) => EventEmitter & {
+  readonly _results: PgResult | PgResult[];
+  /** Writes the query itself, to its end, with the Sync behind it. */
+  prepare(to: PgConnection): void;
+  handleRowDescription(message: { readonly fields: unknown }): void;
+  handleDataRow(message: unknown): void;
+  handleCommandComplete(message: unknown, connection: unknown): void;
+};
 
 /** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
 export class OneMessage extends PgQuery {
-  private readonly fresh: string[] = [];
-  /** Of each statement. Made before anything is sent: half a message would never be answered. */
+  /** The fields of what is prepared by it, as they are described. */
+  private readonly fresh = new Map<string, unknown>();
+  /** For each statement that is not described any more. */
+  private readonly known = new Map<number, unknown>();
+  /** Values of each statement. Made before anything is sent: half a message would never be answered. */
   private readonly encoded: readonly (readonly Encoded[])[];
+  /** Which statement's answer comes. */
+  private nth = 0;
 
   constructor(
+    /** Of ours. */
     readonly statements: readonly Statement[],
+    /** Behind them, of the application's. */
+    readonly query: Required<Statement> | undefined,
     private readonly about: Known,
-    done: Done,
+    done: (answers: Answers) => void,
   ) {
-    super({ text: statements.map(({ sql }) => sql).join('; ') });
+    super(query?.sql ?? statements[0]!.sql, query?.values);
     this.encoded = statements.map(({ values = [] }) => values.map(encode));
     Object.assign(this, {
-      callback: (error: Error | null, results: unknown) => {
+      callback: (error: Error | null) => {
         // After an error it is not known which of them were prepared.
-        if (error === null) for (const name of this.fresh) about.prepared.add(name);
+        if (error === null)
+          for (const [name, fields] of this.fresh)
+            about.prepared.set(name, { since: performance.now(), fields });
         // pg tells of a failure to the callback alone.
         this.emit('close');
-        done(error, results);
+        const results = [this._results].flat();
+        done({
+          error,
+          results: error === null ? results : results.filter(({ command }) => command !== null),
+        });
       },
     });
   }
@@ -207,25 +295,55 @@ export class OneMessage extends PgQuery {
   submit(to: PgConnection): null {
     to.stream.cork?.();
     try {
-      for (const [index, { sql }] of this.statements.entries()) this.send(to, sql, this.encoded[index]!);
-      to.sync();
+      for (const nth of this.statements.keys()) this.send(to, nth);
+      if (this.query === undefined) to.sync();
+      else this.prepare(to);
     } finally {
       to.stream.uncork?.();
     }
     return null;
   }
 
-  private send(to: PgConnection, sql: string, values: readonly Encoded[]): void {
-    const name = this.about.direct === true ? nameOf(sql) : undefined;
+  override handleRowDescription(message: { readonly fields: unknown }): void {
+    const name = this.nameAt(this.nth);
+    if (name !== undefined && this.fresh.has(name)) this.fresh.set(name, message.fields);
+    super.handleRowDescription(message);
+  }
+
+  override handleDataRow(message: unknown): void {
+    const fields = this.known.get(this.nth);
+    if (fields !== undefined) {
+      this.known.delete(this.nth);
+      super.handleRowDescription({ fields });
+    }
+    super.handleDataRow(message);
+  }
+
+  override handleCommandComplete(message: unknown, connection: unknown): void {
+    this.nth += 1;
+    super.handleCommandComplete(message, connection);
+  }
+
+  private nameAt(nth: number): string | undefined {
+    const statement = this.statements[nth];
+    return statement && this.about.direct === true ? nameOf(statement.sql) : undefined;
+  }
+
+  private send(to: PgConnection, nth: number): void {
+    const { sql } = this.statements[nth]!;
+    const name = this.nameAt(nth);
+    const is = name === undefined ? undefined : this.about.prepared.get(name);
+    const isPrepared = is !== undefined && performance.now() - is.since < PLAN_MS;
     if (name === undefined) to.parse({ text: sql });
-    else if (!this.about.prepared.has(name)) {
-      // One that is left over from a message that failed would be in the way. To close none is no error.
+    else if (!isPrepared) {
+      // One that is old, or left over from a message that failed, would be in the way. To close none is no error.
       to.close({ type: 'S', name });
       to.parse({ name, text: sql });
-      this.fresh.push(name);
+      this.fresh.set(name, undefined);
     }
-    to.bind({ statement: name, values });
-    to.describe({ type: 'P' });
+    to.bind({ statement: name, values: this.encoded[nth]! });
+    if (isPrepared) this.known.set(nth, is.fields);
+    else to.describe({ type: 'P' });
     to.execute({});
   }
 }

@@ -5,9 +5,7 @@ const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), 
            alone = false`;
 
 // `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
-const fence = (id: string, attempt: string, owner: string) =>
-  `o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;
-const FENCE = fence('$1', '$2', '$3');
+const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
 
 /**
  * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
@@ -53,30 +51,39 @@ const TAKE = `
        WHERE outbox_id = t.id AND t.kind = 'effect' AND NOT t.moves LIMIT 1) d ON true
    ORDER BY t.created_at, t.id`;
 
-// A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
-// starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and lease far more than the limit.
-// The state is a literal: with a parameter a generic plan cannot use the partial index.
-export const LEASE_DUE = `
+/**
+ * The lease of up to `limit` rows.
+ * A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
+ * starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and
+ * lease far more than the limit. The state is a literal: with a parameter a generic plan cannot use the partial index. The limit is
+ * one too, rounded up: a tenth of the table is what a generic plan takes a parameter for, and it reads tables from end to end then.
+ */
+export const leaseDue = (limit: number) => `
   WITH due AS MATERIALIZED (
     SELECT * FROM (
-      SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
-             o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
-             row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
-        FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
-             AS n(name, max_attempts, max_rows, parks, share, share_limit)
-       CROSS JOIN LATERAL (
-         SELECT id, leased_by, begun_at, due_at,
-                attempt - attempt_base >= n.max_attempts
-                  AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
-           FROM webhook_outbox
-          WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now()
-          ORDER BY due_at LIMIT n.max_rows
-            FOR UPDATE SKIP LOCKED
-       ) o
-    ) ranked
-     WHERE nth <= share_limit
-     ORDER BY nth LIMIT $6
+      SELECT * FROM (
+        SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
+               o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
+               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
+          FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
+               AS n(name, max_attempts, max_rows, parks, share, share_limit)
+         CROSS JOIN LATERAL (
+           SELECT id, leased_by, begun_at, due_at,
+                  attempt - attempt_base >= n.max_attempts
+                    AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
+             FROM webhook_outbox
+            WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now()
+            ORDER BY due_at LIMIT n.max_rows
+              FOR UPDATE SKIP LOCKED
+         ) o
+      ) ranked
+       WHERE nth <= share_limit
+       ORDER BY nth LIMIT $6
+    ) due LIMIT ${roundedUp(limit)}
   ), ${TAKE}`;
+
+/** To a power of ten, so that there are few texts. */
+const roundedUp = (limit: number) => 10 ** Math.ceil(Math.log10(Math.max(limit, 10)));
 
 // The lane: the one row in it whose turn it is. A handler that has come here gets its run, and is dead when the losses here use its
 // attempts up.
@@ -115,29 +122,26 @@ export const SETTLE = `
 /** Of the error that a settle with the COMMIT fails with. */
 export const REFUSED = 'webhook inbox: rows settled: ';
 
-/**
- * As SETTLE, for one message with COMMIT: it fails where the fence refuses it, so that the COMMIT is not reached. The cast fails when it
- * is run, and it is run for no other count than one. Ids and numbers of ours: nothing to be quoted.
- */
-export const settleOrFail = (id: string, attempt: number, owner: string) => `
-  WITH settled AS (
-    UPDATE webhook_outbox o
-       SET ${DONE}
-     WHERE ${fence(`'${id}'`, String(attempt), `'${owner}'`)}
-    RETURNING o.id
-  )
-  SELECT CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END FROM settled`;
-
-export const SETTLE_WITH_RESULT = `
-  WITH settled AS (
+const SETTLED = `
+  settled AS (
     UPDATE webhook_outbox o
        SET ${DONE}
      WHERE ${FENCE}
     RETURNING o.id
-  ), kept AS (
+  )`;
+const KEPT = `
+  kept AS (
     INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
         ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
-  )
+  )`;
+
+// For one message with COMMIT: they fail where the fence refuses them, so that the COMMIT is not reached. The cast fails when it is
+// run, and it is run for no other count than one.
+const ONE_OR_FAIL = `SELECT CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END FROM settled`;
+export const SETTLE_OR_FAIL = `WITH ${SETTLED} ${ONE_OR_FAIL}`;
+export const SETTLE_WITH_RESULT_OR_FAIL = `WITH ${SETTLED}, ${KEPT} ${ONE_OR_FAIL}`;
+
+export const SETTLE_WITH_RESULT = `WITH ${SETTLED}, ${KEPT}
   SELECT count(*)::int AS settled FROM settled`;
 
 export const FAIL = `

@@ -5,7 +5,7 @@ import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
 import { MAX_ERROR_BYTES } from '../core/log.js';
-import type { UserTransaction } from './user.transaction.js';
+import { plannedOnce, type Statement } from './one.message.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
@@ -14,8 +14,8 @@ import {
   FAIL_LATE,
   KEEP_RESULT,
   LEASE_ALONE,
-  LEASE_DUE,
   LEASE_EVENT,
+  leaseDue,
   LIVE_LEASES,
   REFUSED,
   RELEASE,
@@ -25,7 +25,8 @@ import {
   SETTLE_WITH_RESULT,
   SETTLE_LATE,
   SETTLE_MANY,
-  settleOrFail,
+  SETTLE_OR_FAIL,
+  SETTLE_WITH_RESULT_OR_FAIL,
   SUPERSEDE,
 } from './outbox.sql.js';
 import { leaseResult, type Lease, type LeaseQueryRow, type LeaseResult } from './leased.rows.js';
@@ -75,7 +76,7 @@ export class OutboxStore {
     names: readonly RunnableName[],
     limit: number,
   ): Promise<LeaseResult> {
-    const rows: LeaseQueryRow[] = await manager.query(LEASE_DUE, [
+    const rows = await plannedOnce<LeaseQueryRow>(manager, leaseDue(limit), [
       owner,
       leaseMs,
       names.map((n) => n.name),
@@ -147,18 +148,21 @@ export class OutboxStore {
     return row!.settled === 1;
   }
 
-  /** The same without a result, for one message with the COMMIT: it fails when the lease is no longer ours. */
-  settleWithCommit(transaction: UserTransaction, lease: Lease, refusal: () => Error): void {
-    const { id, attempt, owner } = lease;
-    transaction.commitWith(settleOrFail(id, attempt, owner), (error) =>
-      sqlStateOf(error) === '22P02' && String(error).includes(REFUSED) ? refusal() : undefined,
-    );
+  /** The same, for one message with the COMMIT: it fails, by `isRefusal`, when the lease is no longer ours. */
+  settleOrFail(lease: Lease, result: string | undefined): Statement {
+    return result === undefined
+      ? { sql: SETTLE_OR_FAIL, values: fence(lease) }
+      : { sql: SETTLE_WITH_RESULT_OR_FAIL, values: [...fence(lease), result] };
+  }
+
+  isRefusal(error: unknown): boolean {
+    return sqlStateOf(error) === '22P02' && String(error).includes(REFUSED);
   }
 
   /** Settles rows as done, each with its result. Returns the ids of those that were still ours. */
   async settleMany(manager: EntityManager, settles: readonly Settle[]): Promise<Set<string>> {
     const sorted = settles.toSorted((a, b) => (a.lease.id < b.lease.id ? -1 : 1));
-    const rows: { id: string }[] = await manager.query(SETTLE_MANY, [
+    const rows = await plannedOnce<{ id: string }>(manager, SETTLE_MANY, [
       ...fences(sorted.map(({ lease }) => lease)),
       sorted.map(({ result }) => result ?? null),
     ]);

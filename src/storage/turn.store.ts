@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import type { Statement } from './one.message.js';
 import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
 /** Rows of one run one after the other. Two are one when both parts are. */
@@ -42,8 +43,14 @@ export class TurnStore {
   }
 
   /** Passes the turn to the next row of the key, in the transaction that settled the one before. */
-  async pass(manager: EntityManager, { name, key }: OrderKey): Promise<boolean> {
-    const rows: unknown[] = await manager.query(PASS_TURN, [name, key]);
+  async pass(manager: EntityManager, key: OrderKey): Promise<boolean> {
+    const { sql, values } = this.passing(key);
+    const rows: unknown[] = await manager.query(sql, [...values!]);
     return rows.length === 1;
+  }
+
+  /** The same, for one message with the COMMIT: it returns a row where the turn was passed. */
+  passing({ name, key }: OrderKey): Statement {
+    return { sql: PASS_TURN, values: [name, key] };
   }
 }

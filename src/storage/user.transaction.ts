@@ -6,7 +6,17 @@ import { orAborted } from '../core/abort.js';
 import { isServerUnusable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
-import { begin, destroyConnection, pgClient, type PgClient, type PgResult } from './connection.js';
+import {
+  beginning,
+  begun,
+  broadcast,
+  destroyConnection,
+  pgClient,
+  type PgClient,
+  type PgResult,
+} from './connection.js';
+import { LazyBegin } from './lazy.begin.js';
+import { inOneMessage, learn, type Statement } from './one.message.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -41,6 +51,15 @@ interface Call {
   ended?: boolean;
 }
 
+/** What goes with the COMMIT. */
+interface LastStatements {
+  readonly statements: readonly Statement[];
+  /** The error of a refusal, undefined when it is another. */
+  readonly refusal: (error: unknown) => Error | undefined;
+  /** Told the answers once they are committed. */
+  readonly answered?: (answers: readonly PgResult[]) => void;
+}
+
 /** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
 const END_MS = 5_000;
 
@@ -69,7 +88,7 @@ export function outsideTransaction<T>(code: () => T): T {
 export class UserTransaction {
   private call: Call | undefined;
   private running = 0;
-  private last: { readonly sql: string; readonly refusal: (error: unknown) => Error | undefined } | undefined;
+  private last: LastStatements | undefined;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   private misuse: string | undefined;
   private readonly failed = new Set<Call>();
@@ -79,6 +98,7 @@ export class UserTransaction {
     private readonly runner: QueryRunner,
     private readonly client: PgClient,
     private readonly passThrough: PgClient['query'],
+    private readonly lazy: LazyBegin,
     private readonly onMisuse: (detail: string) => void,
   ) {}
 
@@ -98,15 +118,18 @@ export class UserTransaction {
    */
   static async run<T>(
     dataSource: DataSource,
-    options: { readonly timeoutMs: number; readonly onMisuse: (detail: string) => void },
+    { timeoutMs, onMisuse }: { readonly timeoutMs: number; readonly onMisuse: (detail: string) => void },
     work: (transaction: UserTransaction) => Promise<T>,
   ): Promise<T> {
     const runner = dataSource.createQueryRunner();
     let transaction: UserTransaction | undefined;
     try {
       const client = await pgClient(runner);
-      transaction = new UserTransaction(runner, client, client.query.bind(client), options.onMisuse);
-      return await transaction.finish(options.timeoutMs, work);
+      await learn(client, dataSource);
+      const passThrough = client.query.bind(client);
+      const lazy = new LazyBegin(client, passThrough, beginning(limits(timeoutMs)));
+      transaction = new UserTransaction(runner, client, passThrough, lazy, onMisuse);
+      return await transaction.finish(timeoutMs, work);
     } finally {
       const released = runner.release();
       transaction?.takeBack();
@@ -117,7 +140,8 @@ export class UserTransaction {
   private async finish<T>(timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
     const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
     try {
-      await this.begin(timeoutMs);
+      await broadcast(this.runner, 'BeforeTransactionStart');
+      await begun(this.runner);
       this.client.query = this.gated.bind(this) as PgClient['query'];
       const result = await work(this);
       // A write that was started in the very turn in which the code returned is refused while there is something to roll back.
@@ -175,13 +199,15 @@ export class UserTransaction {
     const status = this.client.getTransactionStatus();
     if (status === 'E')
       return 'a query failed and its error was swallowed: nothing of the run can be committed';
-    if (status === 'I') return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
+    if (status === 'I' && this.lazy.isOpen)
+      return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
     if (nestingOf(this.runner) === depth) return undefined;
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
   }
 
   /** A statement of ours, whatever the gate. */
   async query(sql: string, parameters?: readonly unknown[]): Promise<Record<string, unknown>[]> {
+    await this.lazy.begin();
     return (await this.passThrough(sql, parameters)).rows;
   }
 
@@ -198,28 +224,20 @@ export class UserTransaction {
   }
 
   /**
-   * Leaves a last statement to be sent with the COMMIT, in one message: a round trip less for each run.
-   * @param sql must fail where it is refused, so that nothing is committed; without parameters
-   * @param refusal the error of that failure, undefined when it is another
+   * Leaves the last statements to be sent with the COMMIT, in one message: a round trip less for each run. One that is refused must
+   * fail, so that nothing is committed.
    */
-  commitWith(sql: string, refusal: (error: unknown) => Error | undefined): void {
-    this.last = { sql, refusal };
-  }
-
-  private async begin(timeoutMs: number): Promise<void> {
-    // PostgreSQL refuses more than 2^31 - 1 ms.
-    const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
-    await begin(this.runner, {
-      statement_timeout: bound,
-      idle_in_transaction_session_timeout: bound + 1000,
-    });
+  commitWith(last: LastStatements): void {
+    this.last = last;
   }
 
   private async commit(): Promise<void> {
-    await this.asOurs(async () => this.runner.broadcaster.broadcast('BeforeTransactionCommit'));
-    let answer: PgResult | undefined;
+    if (this.runner.manager.dataSource.subscribers.length > 0)
+      await this.asOurs(async () => broadcast(this.runner, 'BeforeTransactionCommit'));
+    let answers: PgResult[];
+    await this.lazy.opening;
     try {
-      answer = await this.sendCommit();
+      answers = await this.sendCommit();
     } catch (error) {
       const refusal = this.last?.refusal(error);
       if (refusal !== undefined) throw refusal;
@@ -228,6 +246,7 @@ export class UserTransaction {
       await this.destroy();
       throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
     }
+    const answer = answers.at(-1);
     if (answer?.command !== 'COMMIT') {
       // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
       await this.destroy();
@@ -236,21 +255,24 @@ export class UserTransaction {
         `COMMIT was answered ${answer?.command}: a query failed and its error was swallowed`,
       );
     }
-    await this.runner.broadcaster.broadcast('AfterTransactionCommit').catch(() => undefined);
+    this.last?.answered?.(answers);
+    await broadcast(this.runner, 'AfterTransactionCommit')?.catch(() => undefined);
   }
 
-  private async sendCommit(): Promise<PgResult | undefined> {
-    if (this.last === undefined) return this.passThrough('COMMIT');
-    // One message, several answers: what fails in it ends it.
-    const answers: unknown = await this.passThrough(`${this.last.sql}; COMMIT`);
-    return (answers as PgResult[]).at(-1);
+  private async sendCommit(): Promise<PgResult[]> {
+    const { statements = [] } = this.last ?? {};
+    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
+    const message = [...begin, ...statements, { sql: 'COMMIT' }];
+    const { dataSource } = this.runner.manager;
+    const answers = await inOneMessage(this.client, dataSource, message, this.passThrough);
+    return answers.slice(begin.length);
   }
 
   private async rollback(): Promise<void> {
     if (this.destroyed) return;
     try {
-      await this.passThrough('ROLLBACK');
-      await this.runner.broadcaster.broadcast('AfterTransactionRollback').catch(() => undefined);
+      if (this.lazy.opening !== undefined) await this.passThrough('ROLLBACK');
+      await broadcast(this.runner, 'AfterTransactionRollback')?.catch(() => undefined);
     } catch {
       await this.destroy();
     }
@@ -276,7 +298,7 @@ export class UserTransaction {
     if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
       return this.refuse(from, args[0]);
     }
-    const sent: unknown = this.passThrough(...args);
+    const sent = this.lazy.send(...args);
     if (!(sent instanceof Promise)) return this.counted(sent);
     this.running += 1;
     // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
@@ -316,6 +338,12 @@ export class UserTransaction {
     // A stream that is never sent never yields.
     return query instanceof EventEmitter ? query : never();
   }
+}
+
+/** PostgreSQL refuses more than 2^31 - 1 ms. */
+function limits(timeoutMs: number): Record<string, number> {
+  const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
+  return { statement_timeout: bound, idle_in_transaction_session_timeout: bound + 1000 };
 }
 
 const REMEDY = 'await every call on the manager, manager.transaction() and Promise.all() included';

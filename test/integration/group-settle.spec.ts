@@ -52,6 +52,23 @@ describe('effects that end together', () => {
     expect(row!.commits).toBeLessThanOrEqual(3);
   });
 
+  it('whose settle had been prepared on a connection that was cleared since are settled all the same, and not called again', async () => {
+    let calls = 0;
+    script.effect = async () => {
+      calls += 1;
+      // Of every connection of the pool, as an application does that takes them for its own.
+      const { dataSource } = inbox;
+      const runners = Array.from({ length: 10 }, () => dataSource.createQueryRunner());
+      await Promise.all(runners.map((runner) => runner.query('DISCARD ALL')));
+      await Promise.all(runners.map((runner) => runner.release()));
+    };
+    for (const done of [1, 2]) {
+      await enqueue(1);
+      expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 1 });
+      expect(calls).toBe(done);
+    }
+  });
+
   it('one whose settle PostgreSQL refuses undoes nothing of the others, which are not called again', async () => {
     await inbox.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
       $$ BEGIN IF NEW.result LIKE '%"nth":7}' THEN RAISE EXCEPTION 'refused'; END IF; RETURN NEW; END $$`);

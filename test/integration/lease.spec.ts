@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
-import { LEASE_ALONE, LEASE_DUE, LEASE_EVENT } from '../../src/storage/outbox.sql.js';
+import { LEASE_ALONE, LEASE_EVENT, leaseDue } from '../../src/storage/outbox.sql.js';
 import type { LeasedRow } from '../../src/storage/leased.rows.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -385,7 +385,7 @@ describe('the plan of the lease', () => {
       for (const statistics of ['stale', 'fresh']) {
         if (statistics === 'fresh') await analyze();
         for (const name of ['awardee/handle', 'mail']) {
-          const plan = await explainOf(LEASE_DUE, [
+          const plan = await explainOf(leaseDue(limit), [
             randomUUID(),
             30_000,
             [name],
@@ -447,13 +447,13 @@ describe('the plan of the lease', () => {
       const how = 'EXPLAIN (ANALYZE, FORMAT JSON)';
       if (prepared)
         await runner.query(
-          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[]) AS ${LEASE_DUE}`,
+          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[]) AS ${leaseDue(10)}`,
         );
       const [row] = (await (prepared
         ? runner.query(
             `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10, '{f,f}', '{${NAME},other}', '{10,10}')`,
           )
-        : runner.query(`${how} ${LEASE_DUE}`, values))) as { 'QUERY PLAN': { Plan: PlanNode }[] }[];
+        : runner.query(`${how} ${leaseDue(10)}`, values))) as { 'QUERY PLAN': { Plan: PlanNode }[] }[];
       return row!['QUERY PLAN'].flatMap((plan) => flat(plan.Plan));
     } finally {
       if (prepared) await runner.query('DEALLOCATE lease');

@@ -26,10 +26,10 @@ function host(more: Partial<{ migrationsTransactionMode: 'all' | 'each' | 'none'
   return new DataSource({ ...options(database.url), migrations: [...webhookInboxMigrations], ...more });
 }
 
-async function within<T>(dataSource: DataSource, work: () => Promise<T>): Promise<T> {
+async function within<T>(dataSource: DataSource, work: (dataSource: DataSource) => Promise<T>): Promise<T> {
   await dataSource.initialize();
   try {
-    return await work();
+    return await work(dataSource);
   } finally {
     await dataSource.destroy();
   }
@@ -72,6 +72,55 @@ describe('case 39 the migrations', () => {
       for (const _ of webhookInboxMigrations) await dataSource.undoLastMigration();
     });
     expect(await schema()).toEqual([]);
+    expect(await database.query(`SELECT proname FROM pg_proc WHERE proname LIKE 'webhook%'`)).toEqual([]);
+  });
+
+  it('have PostgreSQL itself refuse a row that cannot be, whatever its search_path', async () => {
+    const long = `repeat('x', 256)`;
+    const sound: Record<string, string>[] = [
+      {},
+      { kind: `'handler'`, event_id: `'e'`, state: `'superseded'`, settled_at: 'now()' },
+      { order_key: `'k'`, order_name: `'mail'`, waits: 'true' },
+    ];
+    const wrong: Record<string, string>[] = [
+      { kind: `'other'` },
+      { state: `'other'`, settled_at: 'now()' },
+      { name: `''` },
+      { name: long },
+      { key: long },
+      { order_key: long, order_name: `'mail'` },
+      { order_key: `'k'`, order_name: long },
+      { attempt: '-1', attempt_base: '-1' },
+      { attempt: '1', attempt_base: '2' },
+      { leased_by: 'gen_random_uuid()', state: `'done'`, settled_at: 'now()' },
+      { leased_by: 'gen_random_uuid()', waits: 'true', order_key: `'k'`, order_name: `'mail'` },
+      { waits: 'true' },
+      { order_key: `'k'` },
+      { settled_at: 'now()' },
+      { state: `'parked'`, settled_at: 'now()' },
+      { state: `'done'` },
+      { kind: `'handler'` },
+      { state: `'superseded'`, settled_at: 'now()' },
+    ];
+    await within(host(), (dataSource) => dataSource.runMigrations());
+    await within(host(), async (dataSource) => {
+      const runner = dataSource.createQueryRunner();
+      const insert = (values: Record<string, string>) => {
+        const row = { id: 'gen_random_uuid()', kind: `'effect'`, name: `'mail'`, ...values };
+        const [columns, expressions] = [Object.keys(row), Object.values(row)];
+        return runner.query(
+          `INSERT INTO public.webhook_outbox (${columns.join()}) VALUES (${expressions.join()})`,
+        );
+      };
+      // As a restore has it.
+      await runner.query(`SET search_path = ''`);
+      for (const row of sound) await insert(row);
+      for (const row of wrong)
+        await expect(insert(row)).rejects.toMatchObject({
+          driverError: { constraint: 'webhook_outbox_sound' },
+        });
+      await runner.release();
+    });
   });
 
   it('run once where five instances start at once with migrate()', async () => {
@@ -105,11 +154,11 @@ describe('case 39 the migrations', () => {
   it('know the states of core/states.ts, and no other', async () => {
     const dataSource = host();
     await within(dataSource, () => dataSource.runMigrations());
-    const constraints = await database.query<{ definition: string }>(
-      `SELECT pg_get_constraintdef(oid) AS definition FROM pg_constraint
-        WHERE conrelid = 'webhook_outbox'::regclass AND conname = 'webhook_outbox_state_check'`,
+    const [rules] = await database.query<{ body: string }>(
+      `SELECT prosrc AS body FROM pg_proc WHERE proname = 'webhook_outbox_is_sound'`,
     );
-    const known = [...constraints[0]!.definition.matchAll(/'(\w+)'::text/g)].map(([, state]) => state);
+    const states = /state IN \(([^)]+)\)/.exec(rules!.body)![1]!;
+    const known = [...states.matchAll(/'(\w+)'/g)].map(([, state]) => state);
     expect(known).toEqual([...OUTBOX_STATES]);
   });
 });

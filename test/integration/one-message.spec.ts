@@ -1,9 +1,11 @@
+import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { pgClient, type PgClient } from '../../src/storage/connection.js';
 import {
   eachInTransaction,
   inOneMessage,
+  plannedOnce,
   prepared,
   withoutPreparedStatements,
 } from '../../src/storage/one.message.js';
@@ -173,7 +175,6 @@ describe('one message', () => {
   it('goes on without prepared statements on a connection where they were taken away', async () => {
     await prepared(dataSource.manager, ADD, [1, 1]);
     await dataSource.query('DEALLOCATE ALL');
-    await expect(prepared(dataSource.manager, ADD, [1, 1])).rejects.toMatchObject({ code: '26000' });
     expect(await prepared(dataSource.manager, ADD, [1, 1])).toEqual([{ sum: 2 }]);
     expect(await preparedCount()).toBe(0);
   });
@@ -201,6 +202,46 @@ describe('one message', () => {
         await ask(copy.inOneMessage, `SELECT '${sql}' AS of_the_other`);
       expect(await ask(inOneMessage, `SELECT 'first' AS of_one`)).toEqual([{ of_one: 'first' }]);
     });
+  });
+
+  it('in a transaction fails where a prepared statement was taken away', async () => {
+    await prepared(dataSource.manager, ADD, [1, 1]);
+    const within = dataSource.transaction(async (manager) => {
+      await manager.query('DEALLOCATE ALL');
+      await prepared(manager, ADD, [1, 1]);
+    });
+    await expect(within).rejects.toMatchObject({ code: '26000' });
+    expect(await prepared(dataSource.manager, ADD, [1, 1])).toEqual([{ sum: 2 }]);
+  });
+
+  it('prepares a statement anew after a while: its plan is of the table as it was', async () => {
+    const now = jest.spyOn(performance, 'now');
+    try {
+      const preparedAt = `SELECT prepare_time FROM pg_prepared_statements WHERE statement = '${ADD}'`;
+      await prepared(dataSource.manager, ADD, [1, 1]);
+      const [first] = await dataSource.query(preparedAt);
+      await prepared(dataSource.manager, ADD, [1, 1]);
+      expect(await dataSource.query(preparedAt)).toEqual([first]);
+      const later = performance.now() + 2_000;
+      now.mockImplementation(() => later);
+      await prepared(dataSource.manager, ADD, [1, 1]);
+      const [second] = await dataSource.query(preparedAt);
+      expect(second.prepare_time.getTime()).toBeGreaterThan(first.prepare_time.getTime());
+    } finally {
+      now.mockRestore();
+    }
+  });
+
+  it('plans a statement once for all values where that is asked', async () => {
+    const last = `SELECT n FROM generate_series(1, 1000) n ORDER BY n LIMIT $1::int`;
+    for (let nth = 1; nth <= 3; nth += 1)
+      expect(await plannedOnce(dataSource.manager, last, [nth])).toHaveLength(nth);
+    const [plans] = await dataSource.query(
+      `SELECT generic_plans::int AS once, custom_plans::int AS anew FROM pg_prepared_statements WHERE statement = '${last}'`,
+    );
+    expect(plans).toEqual({ once: 3, anew: 0 });
+    // Only for that message.
+    expect(await dataSource.query('SHOW plan_cache_mode')).toEqual([{ plan_cache_mode: 'auto' }]);
   });
 
   it('prepares nothing where that is switched off', async () => {

@@ -22,8 +22,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        'ORDER BY due_at LIMIT n.max_rows\n            FOR UPDATE SKIP LOCKED',
-        'ORDER BY due_at LIMIT n.max_rows\n            FOR UPDATE',
+        'ORDER BY due_at LIMIT n.max_rows\n              FOR UPDATE SKIP LOCKED',
+        'ORDER BY due_at LIMIT n.max_rows\n              FOR UPDATE',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -34,8 +34,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        "`o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;",
-        '`o.id = ${id} AND ${attempt}::int IS NOT NULL AND ${owner}::uuid IS NOT NULL`;',
+        "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
+        '`o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`;',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -46,8 +46,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        "`o.id = ${id} AND o.attempt = ${attempt} AND o.leased_by = ${owner} AND o.state = 'pending'`;",
-        '`o.id = ${id} AND o.attempt = ${attempt} AND ${owner}::uuid IS NOT NULL`;',
+        "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
+        '`o.id = $1 AND o.attempt = $2 AND $3::uuid IS NOT NULL`;',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -99,8 +99,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.store.ts',
-        'await manager.query(LEASE_DUE, [',
-        "await manager.query(LEASE_DUE.replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
+        '(manager, leaseDue(limit), [',
+        "(manager, leaseDue(limit).replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
       ),
     ],
     spec: 'test/integration/relay.spec.ts',

@@ -1,26 +1,30 @@
 import { Client } from 'pg';
-import { Inbox } from '../../src/inbox/inbox.js';
+import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
+import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
+import { OneMessage } from '../../src/storage/one.message.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
   FAIL,
   KEEP_RESULT,
   LEASE_ALONE,
-  LEASE_DUE,
   LEASE_EVENT,
+  leaseDue,
   RELEASE,
   RENEW,
   SETTLE,
   SETTLE_MANY,
+  SETTLE_OR_FAIL,
   SETTLE_WITH_RESULT,
+  SETTLE_WITH_RESULT_OR_FAIL,
 } from '../../src/storage/outbox.sql.js';
 
 /** Statements that are fail points wherever they are sent from. */
 const STATEMENTS: Readonly<Record<string, string>> = {
   claim: CLAIM,
   duplicate: DUPLICATES,
-  lease: LEASE_DUE,
+  lease: leaseDue(1),
   'lease of a row alone': LEASE_ALONE,
   'lease of a redelivery': LEASE_EVENT,
   enqueue: ENQUEUE,
@@ -32,6 +36,8 @@ const STATEMENTS: Readonly<Record<string, string>> = {
   'settle of a batch': SETTLE_MANY,
 };
 const NAME_OF = new Map(Object.entries(STATEMENTS).map(([name, sql]) => [sql, name]));
+for (const limit of [100, 1_000]) NAME_OF.set(leaseDue(limit), 'lease');
+const SETTLES = new Set([SETTLE, SETTLE_OR_FAIL, SETTLE_WITH_RESULT, SETTLE_WITH_RESULT_OR_FAIL]);
 
 /** Places on the way of a webhook; each can be hit before and after what it names. */
 export const POINTS = [
@@ -74,8 +80,9 @@ export function installFailPoints(hook: OnPoint, stall = 1_000): void {
   if (installed) return;
   installed = true;
   wrapQueries();
-  wrapMethod(Inbox.prototype, 'verify', 'verification');
-  wrapMethod(Inbox.prototype, 'answer', 'dispatch');
+  wrapMethod(DeliveryVerifier.prototype, 'verify', 'verification');
+  wrapMethod(EventDispatcher.prototype, 'dispatch', 'dispatch');
+  wrapMethod(EventDispatcher.prototype, 'dispatchRoute', 'dispatch');
 }
 
 /** Nothing is told any more, and nothing fails. */
@@ -101,40 +108,32 @@ const completed = new Set<unknown>();
 function wrapQueries(): void {
   const original = Reflect.get(Client.prototype, 'query') as Query;
   const wrapped: Query = function (this: Client, ...args: unknown[]) {
-    const [text] = args;
-    const isPromised = typeof text === 'string' && typeof args.at(-1) !== 'function';
-    const point =
-      isPromised && onPoint !== undefined ? pointOf(this, text, args[1] as unknown[] | undefined) : undefined;
-    if (point === undefined) return original.apply(this, args);
-    return around(
-      this,
-      point,
-      () => original.apply(this, args),
-      (sql) => original.call(this, sql),
-    );
+    const [query, values] = args;
+    const send = () => original.apply(this, args);
+    if (onPoint === undefined) return send();
+    const sendOther = (sql: string) => original.call(this, sql);
+    if (query instanceof OneMessage) return aroundMessage(this, query, send, sendOther);
+    if (typeof query !== 'string' || typeof args.at(-1) === 'function') return send();
+    const point = pointOf(this, query, values as unknown[] | undefined);
+    return point === undefined ? send() : around(this, [point], send, sendOther);
   };
   Client.prototype.query = wrapped as unknown as Client['query'];
 }
 
 function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | undefined {
+  if (/^(START TRANSACTION|BEGIN)/.test(text)) inTransaction.set(client, new Set());
   const seen = inTransaction.get(client);
-  if (text.startsWith('START TRANSACTION')) {
-    const begun = beginOf(text);
-    inTransaction.set(client, new Set(begun === undefined ? [] : [begun]));
+  const begun = beginOf(text);
+  if (begun !== undefined) {
+    seen?.add(begun);
     return begun;
   }
   if (text === 'COMMIT' || text === 'ROLLBACK') {
     inTransaction.delete(client);
     return text === 'COMMIT' ? commitOf(seen) : undefined;
   }
-  // With the settle, in one message.
-  if (text.endsWith('; COMMIT')) {
-    inTransaction.delete(client);
-    return 'commit of a handler';
-  }
   // Effects that end together are settled together, outside of any transaction; a batch of handlers within its own.
-  const isSettle =
-    text === SETTLE || text === SETTLE_WITH_RESULT || (text === SETTLE_MANY && seen === undefined);
+  const isSettle = SETTLES.has(text) || (text === SETTLE_MANY && seen === undefined);
   const name = isSettle ? settleOf(seen, id) : NAME_OF.get(text);
   if (name === 'result of an effect') completed.add(id);
   if (name !== undefined) seen?.add(name);
@@ -158,15 +157,38 @@ function commitOf(seen: Set<Point> | undefined): Point | undefined {
   return seen.has('settle of a handler') || seen.has('settle of a batch') ? 'commit of a handler' : undefined;
 }
 
+/** A message tells of its end by its callback: what is planted before it keeps it from being sent, what is planted behind from being told. */
+async function aroundMessage(
+  client: Client,
+  message: OneMessage,
+  send: () => unknown,
+  sendOther: (sql: string) => Promise<unknown>,
+): Promise<unknown> {
+  const told = message as unknown as { callback: (error: unknown, results?: unknown) => void };
+  const done = told.callback;
+  const points = [...message.statements, ...(message.query === undefined ? [] : [message.query])]
+    .map(({ sql, values }) => pointOf(client, sql, values as unknown[] | undefined))
+    .filter((point) => point !== undefined);
+  const answered = () =>
+    new Promise((resolve, reject) => {
+      told.callback = (error, results) => (error ? reject(error) : resolve(results));
+      send();
+    });
+  return around(client, points, answered, sendOther).then(
+    (results) => done.call(message, null, results),
+    (error: unknown) => done.call(message, error),
+  );
+}
+
 async function around(
   client: Client,
-  point: Point,
+  points: readonly Point[],
   send: () => Promise<unknown>,
   sendOther: (sql: string) => Promise<unknown>,
 ): Promise<unknown> {
-  await onConnection(client, onPoint?.(point, 'before'), sendOther);
+  for (const point of points) await onConnection(client, onPoint?.(point, 'before'), sendOther);
   const result = await send();
-  await onConnection(client, onPoint?.(point, 'after'), sendOther);
+  for (const point of points) await onConnection(client, onPoint?.(point, 'after'), sendOther);
   return result;
 }
 

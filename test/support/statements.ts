@@ -1,11 +1,16 @@
+import { Client } from 'pg';
 import type { DataSource } from 'typeorm';
+import { OneMessage } from '../../src/storage/one.message.js';
 
 export interface Statement {
   readonly sql: string;
   readonly parameters: unknown[];
 }
 
-/** Every statement that goes through TypeORM while `work` runs; `heard` grows meanwhile. */
+/**
+ * Every statement that goes through TypeORM while `work` runs, and every one of ours that goes past it, in this process; `heard` grows
+ * meanwhile.
+ */
 export async function hear(
   dataSource: DataSource,
   work: (heard: readonly Statement[]) => Promise<unknown>,
@@ -21,10 +26,18 @@ export async function hear(
     logMigration: nothing,
     log: nothing,
   };
+  const query = Reflect.get(Client.prototype, 'query') as (...args: unknown[]) => unknown;
+  Client.prototype.query = function (this: Client, ...args: unknown[]) {
+    const [message] = args;
+    if (message instanceof OneMessage)
+      for (const { sql, values = [] } of message.statements) heard.push({ sql, parameters: [...values] });
+    return query.apply(this, args);
+  } as unknown as Client['query'];
   try {
     await work(heard);
   } finally {
     dataSource.logger = logger;
+    Client.prototype.query = query as unknown as Client['query'];
   }
   return heard;
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from 'pg';
-import { LEASE_DUE } from '../../../src/storage/outbox.sql.js';
+import { leaseDue } from '../../../src/storage/outbox.sql.js';
 import type { Sample } from '../check/plateau.js';
 import { unsettled } from './coroner.js';
 import type { Fleet } from './fleet.js';
@@ -71,7 +71,7 @@ export class Sampler {
         NAMES.map(() => 1),
       ];
       const { rows } = await client.query<Explained>(
-        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${LEASE_DUE}`,
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${leaseDue(1)}`,
         values,
       );
       const plan = rows[0]!['QUERY PLAN'][0]!.Plan;

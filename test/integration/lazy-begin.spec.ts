@@ -1,0 +1,101 @@
+import { Client, Query } from 'pg';
+import { DataSource, type EntityManager } from 'typeorm';
+import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+
+let database: TestDatabase;
+let dataSource: DataSource;
+
+beforeAll(async () => {
+  database = await createDatabase({ empty: true });
+  dataSource = await new DataSource({ type: 'postgres', url: database.url, poolSize: 1 }).initialize();
+  await dataSource.query('CREATE TABLE written (n int)');
+});
+afterAll(async () => {
+  await dataSource?.destroy();
+  await database?.drop();
+});
+afterEach(() => dataSource.query('TRUNCATE written'));
+
+const run = <T>(code: (manager: EntityManager) => Promise<T>) =>
+  UserTransaction.run(dataSource, { timeoutMs: 20_000, onMisuse: () => undefined }, (transaction) =>
+    transaction.asUser(() => code(transaction.manager)),
+  );
+const written = () => dataSource.query<{ n: number }[]>('SELECT n FROM written ORDER BY n');
+
+/** Ways to a query; each says so when it has failed. */
+const WAYS: Record<string, (manager: EntityManager) => Promise<unknown>> = {
+  'a query with values': (manager) => manager.query('INSERT INTO written VALUES ($1)', [1]),
+  'a query without values': (manager) => manager.query('INSERT INTO written VALUES (1)'),
+  'a query object': async ({ queryRunner }) => {
+    const client = (await queryRunner!.connect()) as Client;
+    const query = client.query(new Query('INSERT INTO written VALUES (1)'));
+    return new Promise((resolve, reject) => query.on('end', resolve).on('error', reject));
+  },
+};
+
+/** As if the server refused to begin. */
+async function withoutBegin<T>(work: () => Promise<T>): Promise<T> {
+  const original = Reflect.get(Client.prototype, 'query') as (...args: unknown[]) => unknown;
+  Client.prototype.query = function (this: Client, ...args: unknown[]) {
+    const [first, ...others] = args;
+    const refused = typeof first === 'string' && first.startsWith('START TRANSACTION');
+    return original.call(this, refused ? 'SELECT 1 / 0' : first, ...others);
+  } as unknown as Client['query'];
+  try {
+    return await work();
+  } finally {
+    Client.prototype.query = original as unknown as Client['query'];
+  }
+}
+
+describe.each(Object.entries(WAYS))('a transaction whose first query is %s', (_, query) => {
+  it('holds it, with its limits', async () => {
+    await expect(
+      run(async (manager) => {
+        await query(manager);
+        expect(await manager.query('SHOW statement_timeout')).toEqual([{ statement_timeout: '20s' }]);
+        throw new Error('rolled back');
+      }),
+    ).rejects.toThrow('rolled back');
+    expect(await written()).toEqual([]);
+    await run(query);
+    expect(await written()).toEqual([{ n: 1 }]);
+    expect(await dataSource.query('SHOW statement_timeout')).toEqual([{ statement_timeout: '0' }]);
+  });
+
+  it('writes nothing where it could not be begun, whatever becomes of the error', async () => {
+    const swallowed = async (manager: EntityManager) => {
+      // One after the other, and at once.
+      for (let nth = 0; nth < 2; nth += 1) await query(manager).catch(() => undefined);
+      await Promise.allSettled(Object.values(WAYS).map((way) => way(manager)));
+    };
+    // One whose BEGIN had been prepared, on a connection that was cleared since; and one that is refused.
+    await run((manager) => manager.query('SELECT $1::int', [1]));
+    await dataSource.query('DISCARD ALL');
+    await withoutBegin(() => expect(run(swallowed)).rejects.toThrow(/division by zero|does not exist/));
+    expect(await written()).toEqual([]);
+    await run(query);
+    expect(await written()).toEqual([{ n: 1 }]);
+  });
+});
+
+it('a transaction without a query is committed, and leaves nothing open', async () => {
+  expect(await run(async () => 'done')).toBe('done');
+  expect(await dataSource.query(`SELECT state FROM pg_stat_activity WHERE pid = pg_backend_pid()`)).toEqual([
+    { state: 'active' },
+  ]);
+  await run(WAYS['a query with values']!);
+  expect(await written()).toEqual([{ n: 1 }]);
+});
+
+it('queries that are started at once are all in it', async () => {
+  await run((manager) => Promise.all(Object.values(WAYS).map((way) => way(manager))));
+  expect(await written()).toEqual([{ n: 1 }, { n: 1 }, { n: 1 }]);
+  const failing = run(async (manager) => {
+    await Promise.all(Object.values(WAYS).map((way) => way(manager)));
+    await manager.query('SELECT 1 / $1::int', [0]).catch(() => undefined);
+  });
+  await expect(failing).rejects.not.toBeInstanceOf(NotCommitted);
+  expect(await written()).toHaveLength(3);
+});
