@@ -17,6 +17,7 @@ export interface FoundRoute {
 }
 
 const MAX_KNOWN = 1_000;
+const MAX_KNOWN_LENGTH = 200;
 
 interface WebhookRoute {
   readonly method: RequestMethod;
@@ -51,7 +52,7 @@ export class WebhookRoutes {
     const found = this.look(method, url);
     // Those of one source can be spelled in many ways.
     if (this.known.size >= MAX_KNOWN) this.known.clear();
-    if (found !== undefined) this.known.set(`${method} ${url}`, found);
+    if (found !== undefined && url.length <= MAX_KNOWN_LENGTH) this.known.set(`${method} ${url}`, found);
     return found;
   }
 

@@ -44,18 +44,31 @@ export class EnqueueStores {
   }
 
   private async send(manager: EntityManager): Promise<void> {
-    const sent = this.waiting.get(manager)!;
+    const all = this.waiting.get(manager)!;
     this.waiting.delete(manager);
-    try {
-      const inserted = await this.outbox.enqueue(
-        manager,
-        sent.map(({ effect }) => effect),
-      );
-      for (const { effect, resolve } of sent) resolve(inserted.has(effect.id));
-    } catch (error) {
-      for (const { reject } of sent) reject(error);
+    while (all.length > 0) {
+      const sent = all.splice(0, fitting(all));
+      try {
+        const inserted = await this.outbox.enqueue(
+          manager,
+          sent.map(({ effect }) => effect),
+        );
+        for (const { effect, resolve } of sent) resolve(inserted.has(effect.id));
+      } catch (error) {
+        for (const { reject } of [...sent, ...all.splice(0)]) reject(error);
+      }
     }
   }
+}
+
+/** Of one statement. */
+const MAX_BYTES = 4 * 1024 * 1024;
+
+/** How many of these go in one statement: at least one. */
+function fitting(waiting: readonly Waiting[]): number {
+  let bytes = 0;
+  const over = waiting.findIndex(({ effect }) => (bytes += effect.payload.length) > MAX_BYTES);
+  return over === -1 ? waiting.length : Math.max(over, 1);
 }
 
 /** The row whose run enqueues. */

@@ -172,6 +172,21 @@ it('effects that are enqueued at once go in one statement, each told whether it 
   expect(await database.query(`SELECT rows FROM inserted`)).toEqual([{ rows: 2 }]);
 });
 
+it('effects with large payloads are enqueued at once, too, in as many statements as they need', async () => {
+  const large = 'x'.repeat(900_000);
+  code = async (events) => {
+    await Promise.all(events.map((event) => event.enqueue('mail', { large, for: event.eventId })));
+  };
+  const inbox = await start();
+  await deliver(inbox, 6);
+  await inbox.relay.tick();
+  const sizes = await database.query<{ bytes: number }>(
+    `SELECT octet_length(payload) AS bytes FROM webhook_outbox_data`,
+  );
+  expect(sizes).toHaveLength(6);
+  expect(sizes.every(({ bytes }) => bytes > 900_000)).toBe(true);
+});
+
 it('a lease that was lost takes its own event out of the batch, and nothing of it is written', async () => {
   const inbox = await start();
   await deliver(inbox, 4);

@@ -130,7 +130,7 @@ describe('R36 R37 what a handler enqueues', () => {
     async (turns) => {
       script.handle = async (_, { enqueue, manager }) => {
         const optional = async () => {
-          for (let turn = 0; turn < turns; turn += 1) await undefined;
+          for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
           await manager.transaction(async (nested) => {
             await nested.query('SELECT 1');
             throw new Error('what is optional has failed');

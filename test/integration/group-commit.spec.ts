@@ -317,10 +317,14 @@ describe('what fails a batch fails its own delivery only', () => {
     const second = patient.deliver('d-1');
     let ended = 'nothing';
     void first.then(() => (ended = 'the first'));
-    await until(async () => {
-      const rows = await database.query(`SELECT FROM webhook_claim WHERE event_id = 'd-1'`);
-      return rows.length === 1;
-    }, 5_000).finally(release);
+    try {
+      await until(async () => {
+        const rows = await database.query(`SELECT FROM webhook_claim WHERE event_id = 'd-1'`);
+        return rows.length === 1;
+      }, 5_000);
+    } finally {
+      await release();
+    }
     expect(ended).toBe('nothing');
     expect(kinds([await first, await second])).toEqual(['ok', 'ok']);
     await patient.stop();

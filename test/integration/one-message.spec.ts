@@ -180,7 +180,9 @@ describe('one message', () => {
   });
 
   it('shares a connection with another copy of this package', async () => {
-    const copy = (await import(`${'../../src/storage/one.message.js'}?copy`)) as {
+    // A module of its own for whoever resolves it.
+    const path = '../../src/storage/one.message.js';
+    const copy = (await import(`${path}?copy`)) as {
       inOneMessage: typeof inOneMessage;
     };
     expect(copy.inOneMessage).not.toBe(inOneMessage);
