@@ -16,7 +16,7 @@ import { leasedRow } from './leased-row.js';
 import type { Verdict } from './verdict.js';
 
 /** What a delivery may run of an event: its fresh rows, or those a redelivery takes over. */
-export interface Taken extends Omit<LeaseResult, 'moved'> {
+export interface Taken extends Omit<LeaseResult, 'moved' | 'lastDue'> {
   readonly won: boolean;
   /** Rows that another process runs right now. */
   readonly busy: number;

@@ -8,6 +8,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { onConnection } from '../storage/connection.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { DryNames } from './dry.names.js';
+import { ScanStarts } from './scan.starts.js';
 import { FailureSettler } from './failure.settler.js';
 import { LeaseLost } from './handler.runner.js';
 import type { StartedJob } from './job.js';
@@ -40,6 +41,7 @@ export class OutboxRelay {
   private readonly logger = new Logger('WebhookInbox');
   private leasing: Promise<unknown> = Promise.resolve();
   private readonly dry = new DryNames();
+  private readonly starts = new ScanStarts();
   private stopped = false;
   private givenBack: Promise<void> | undefined;
 
@@ -124,6 +126,7 @@ export class OutboxRelay {
   /** Rows of these names have been committed: the next round looks for them. */
   woken(names: WokenNames): void {
     this.dry.forget(names);
+    this.starts.forget(names);
     this.turns.wake(names);
   }
 
@@ -181,7 +184,10 @@ export class OutboxRelay {
     const { leaseMs } = runningRelay(this.options);
     if (this.runner.isExclusive) return [];
     // A connection that is half open never answers: it is given up, and the next round has another.
-    if (await this.turns.give(leaseMs)) this.dry.forget(undefined);
+    if (await this.turns.give(leaseMs)) {
+      this.dry.forget(undefined);
+      this.starts.forget(undefined);
+    }
     const started: StartedJob[] = [];
     const looks = await this.plan.looks(leaseMs, ahead);
     const [lane] = looks;
@@ -214,11 +220,12 @@ export class OutboxRelay {
   }
 
   private async leaseGroup(group: LeaseGroup, leaseMs: number): Promise<Taken> {
-    const { names, limit, alone = false } = group;
+    const { limit, alone = false } = group;
+    const names = alone ? group.names : this.starts.of(group.names);
     if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
     const startedAt = performance.now();
     this.dry.lookBegins();
-    const { leased, exhausted, moved } = await onConnection(
+    const { leased, exhausted, moved, lastDue } = await onConnection(
       this.dataSource,
       (connection) =>
         alone
@@ -226,7 +233,14 @@ export class OutboxRelay {
           : this.store.lease(connection, this.owner, leaseMs, names, limit),
       leaseMs,
     );
-    this.dry.note(group, leased.length + exhausted.length + moved >= mostOf(group));
+    const found = leased.length + exhausted.length + moved;
+    const isFull = found >= mostOf(group);
+    const hinted = names.some(({ since }) => since !== undefined);
+    if (isFull && !alone) this.starts.ended(names, lastDue);
+    else if (hinted) this.starts.forget(names.map(({ name }) => name));
+    // Behind a hint there was nothing more: before it there may be.
+    if (isFull || !hinted) this.dry.note(group, isFull);
+    else if (found === 0) return this.leaseGroup(group, leaseMs);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.statements.send((manager) => this.store.release(manager, leased));

@@ -52,6 +52,8 @@ export interface ExhaustedRow {
 export interface LeaseResult {
   readonly leased: LeasedRow[];
   readonly exhausted: ExhaustedRow[];
+  /** By name, the due time of its last row. */
+  readonly lastDue: ReadonlyMap<string, string>;
   /** Rows whose last attempt was lost: moved to the lane, where `leaseAlone` finds them. */
   readonly moved: number;
 }
@@ -68,6 +70,7 @@ export interface LeaseQueryRow {
   was_lost: boolean;
   alone: boolean;
   moves: boolean;
+  was_due: string;
   order_key: string | null;
   order_name: string | null;
   generation: number;
@@ -127,7 +130,21 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
       });
     }
   }
-  return { leased, exhausted, moved: rows.length - leased.length - exhausted.length };
+  return {
+    leased,
+    exhausted,
+    moved: rows.length - leased.length - exhausted.length,
+    lastDue: lastDueOf(rows),
+  };
+}
+
+/** Texts of PostgreSQL's times are in their order. */
+function lastDueOf(rows: readonly LeaseQueryRow[]): Map<string, string> {
+  const last = new Map<string, string>();
+  for (const { name, was_due: due } of rows) {
+    if (due > (last.get(name) ?? '')) last.set(name, due);
+  }
+  return last;
 }
 
 function eventOf(row: LeaseQueryRow): StoredEvent | undefined {

@@ -35,10 +35,10 @@ const TAKE = `
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
-    RETURNING o.*, due.exhausted, due.was_lost, due.moves
+    RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due
   )
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
-         t.alone, t.moves, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.begun_at IS NOT NULL AS begun,
+         t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
@@ -64,15 +64,16 @@ export const leaseDue = (limit: number) => `
       SELECT * FROM (
         SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
                o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
-               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth
-          FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[])
-               AS n(name, max_attempts, max_rows, parks, share, share_limit)
+               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth, o.due_at AS was_due
+          FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[], $10::timestamptz[])
+               AS n(name, max_attempts, max_rows, parks, share, share_limit, since)
          CROSS JOIN LATERAL (
            SELECT id, leased_by, begun_at, due_at,
                   attempt - attempt_base >= n.max_attempts
                     AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
              FROM webhook_outbox
-            WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now()
+            WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name
+              AND due_at >= n.since AND due_at <= now()
             ORDER BY due_at LIMIT n.max_rows
               FOR UPDATE SKIP LOCKED
          ) o
@@ -90,7 +91,8 @@ const roundedUp = (limit: number) => 10 ** Math.ceil(Math.log10(Math.max(limit, 
 export const LEASE_ALONE = `
   WITH due AS MATERIALIZED (
     SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, false AS moves,
-           o.attempt - o.attempt_base >= n.max_attempts AND (o.leased_by IS NOT NULL OR o.kind = 'effect') AS exhausted
+           o.attempt - o.attempt_base >= n.max_attempts AND (o.leased_by IS NOT NULL OR o.kind = 'effect') AS exhausted,
+           o.due_at AS was_due
       FROM webhook_outbox o JOIN unnest($3::text[], $4::int[], $5::boolean[]) AS n(name, max_attempts, parks) ON n.name = o.name
      WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now()
      ORDER BY o.due_at LIMIT 1
@@ -100,7 +102,7 @@ export const LEASE_ALONE = `
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
     SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves
+           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves, o.due_at AS was_due
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
      WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
        AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())

@@ -52,6 +52,8 @@ export interface RunnableName {
   readonly share?: string;
   /** How many rows of the share to lease at most. @default limit */
   readonly shareLimit?: number;
+  /** Due times before this have been looked at. @default none */
+  readonly since?: string;
 }
 
 export type FailedSettle =
@@ -86,6 +88,7 @@ export class OutboxStore {
       names.map((n) => n.parks ?? false),
       names.map((n) => n.share ?? n.name),
       names.map((n) => Math.min(n.shareLimit ?? n.limit, limit)),
+      names.map((n) => n.since ?? '-infinity'),
     ]);
     return leaseResult(rows, owner);
   }

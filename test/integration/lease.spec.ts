@@ -395,6 +395,7 @@ describe('the plan of the lease', () => {
             [false],
             [name],
             [limit],
+            ['-infinity'],
           ]);
           expect(plan[0]!['Actual Rows']).toBe(limit);
           expect(
@@ -443,15 +444,16 @@ describe('the plan of the lease', () => {
         [false, false],
         [NAME, 'other'],
         [10, 10],
+        ['-infinity', '-infinity'],
       ];
       const how = 'EXPLAIN (ANALYZE, FORMAT JSON)';
       if (prepared)
         await runner.query(
-          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[]) AS ${leaseDue(10)}`,
+          `PREPARE lease (uuid, float8, text[], int[], int[], int, boolean[], text[], int[], timestamptz[]) AS ${leaseDue(10)}`,
         );
       const [row] = (await (prepared
         ? runner.query(
-            `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10, '{f,f}', '{${NAME},other}', '{10,10}')`,
+            `${how} EXECUTE lease ('${values[0] as string}', 30000, '{${NAME},other}', '{20,20}', '{10,10}', 10, '{f,f}', '{${NAME},other}', '{10,10}', '{-infinity,-infinity}')`,
           )
         : runner.query(`${how} ${leaseDue(10)}`, values))) as { 'QUERY PLAN': { Plan: PlanNode }[] }[];
       return row!['QUERY PLAN'].flatMap((plan) => flat(plan.Plan));

@@ -44,6 +44,26 @@ describe('rounds of the relay', () => {
     await until(async () => (await inbox.rows(`state = 'done'`)).length === 120, 20_000);
   });
 
+  it('find what has come due before the place where the last lease of a backlog ended, though no commit tells of it', async () => {
+    const receiver = await start({ loop: false, webhooks: { sources, relay: false, notify: false } });
+    for (let nth = 0; nth < 60; nth += 1) await receiver.deliverTo('awardee', `b-${nth}`);
+    await receiver.stop();
+    let handled = 0;
+    script.handle = async () => {
+      handled += 1;
+      if (handled !== 20) return;
+      // The last in the line is the first by now.
+      await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '1 h'
+        WHERE event_id = 'b-59' AND leased_by IS NULL AND state = 'pending'`);
+    };
+    inbox.app.get(WakeUp).wakeOwn(['awardee/handle']);
+    await until(
+      async () => (await inbox.rows(`event_id LIKE 'b-%' AND state = 'done'`)).length === 60,
+      20_000,
+    );
+    script.handle = undefined;
+  });
+
   it('find what is committed under a name that had nothing before', async () => {
     script.handle = async (event, { enqueue }) => {
       if (event.source === 'idle') await enqueue('mail', {});

@@ -69,6 +69,7 @@ export class Sampler {
         NAMES.map(() => false),
         NAMES,
         NAMES.map(() => 1),
+        NAMES.map(() => '-infinity'),
       ];
       const { rows } = await client.query<Explained>(
         `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${leaseDue(1)}`,
