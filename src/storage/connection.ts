@@ -25,18 +25,25 @@ export async function pgClient(runner: QueryRunner): Promise<PgClient> {
   return (await runner.connect()) as PgClient;
 }
 
+/** A pool of pg's. */
+interface Pool extends EventEmitter {
+  /** Those that are there already: TypeORM has made one when it was initialised. */
+  readonly _clients?: readonly EventEmitter[];
+}
+
 /**
  * Gives each client of the DataSource's pools a listener of its own. A server that is shut down while a connection is made sends its
  * farewell with its greeting, before the pool's borrower listens: an 'error' that nobody hears ends the process.
  */
 export function hearErrors(dataSource: DataSource): void {
   const driver = dataSource.driver as unknown as {
-    master?: EventEmitter;
-    slaves?: EventEmitter[];
+    master?: Pool;
+    slaves?: Pool[];
     connect(): Promise<void>;
   };
   const hear = () => {
     for (const pool of [driver.master ?? [], driver.slaves ?? []].flat()) {
+      for (const client of pool._clients ?? []) client.on('error', () => undefined);
       pool.on('connect', (client: EventEmitter) => client.on('error', () => undefined));
     }
   };

@@ -1,6 +1,7 @@
 import { jest } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { InjectDataSource } from '@nestjs/typeorm';
+import type { Pool } from 'pg';
 import { DataSource } from 'typeorm';
 import {
   EventDispatcher,
@@ -213,6 +214,18 @@ describe('case 26 the server takes no writes', () => {
     }, 30_000);
     expect(await to.rows('lost > 0')).toEqual([]);
   }, 60_000);
+
+  it('the farewell of a server is heard on every connection, whoever has it and whenever it was made', async () => {
+    const to = await start();
+    // TypeORM has made one before the module was there.
+    const { master } = to.dataSource.driver as unknown as { master: Pool };
+    const made = await Promise.all([master.connect(), master.connect()]);
+    for (const client of made) {
+      expect(client.listenerCount('error')).toBeGreaterThan(0);
+      client.emit('error', new Error('terminating connection due to administrator command'));
+      client.release(true);
+    }
+  });
 
   describe('what has run meanwhile is recorded, though every connection of the pool leads to the server that takes no writes', () => {
     const relay = { lease: '10m' };
