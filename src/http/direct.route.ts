@@ -38,9 +38,11 @@ export class DirectRoute {
     try {
       this.writer.writeDirect(response, await this.answer(request, source, url));
     } catch (error) {
-      if (response.headersSent) response.destroy();
+      const isBegun = response.headersSent;
+      if (isBegun) response.destroy();
       else this.writer.writeDirect(response, ANSWERS.unavailable);
-      const text = `a webhook could not be served, answered 503: ${errorText(error)}`;
+      const end = isBegun ? 'its connection was ended' : 'answered 503';
+      const text = `a webhook could not be served, ${end}; the provider comes again: ${errorText(error)}`;
       this.logger.error(logLine(text, { source: source.name }));
     }
   }

@@ -5,7 +5,7 @@ import type { DataSource, EntityManager } from 'typeorm';
 import { isLostStatement } from '../core/classify.js';
 import { destroyConnection, onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
-/** What statements are sent through: a manager, or `Transactions`. */
+/** What statements are sent through: a manager, or what `eachInTransaction` gives. */
 export type Statements = Pick<EntityManager, 'query'>;
 
 /** SQL of ours with its values. The text is one of few: each is prepared once on a connection, and kept there. */
