@@ -28,6 +28,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
   };
   const ours = await add('programs/worker.ts', 'drain_ours');
   const articles = await add('programs/worker.ts', 'drain_articles');
+  const least = await add('programs/worker.ts', 'drain_least');
   const graphile = await add('peers/graphile.ts', 'drain_graphile');
   const boss = await add('peers/pg-boss.ts', 'drain_boss');
   const few = Math.ceil(jobs / 4);
@@ -40,6 +41,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
         worker('effects, pg-boss', boss, { work: 'effects', jobs }),
         worker('handlers, ours', ours, { work: 'handlers', jobs: few }),
         worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
+        worker('handlers, two messages and no more', least, { work: 'messages', jobs: few }),
         worker('handlers, ours in batches of 100', ours, { work: 'batches', jobs }),
       ],
       settings,

@@ -16,6 +16,8 @@ import {
   type WebhookEvent,
 } from '../../src/index.js';
 import { WakeUp } from '../../src/outbox/wake-up.js';
+import { pgClient } from '../../src/storage/connection.js';
+import { inOneMessage, queryBehind } from '../../src/storage/one.message.js';
 import { serve } from '../support/program.js';
 import { eventBody, SECRET, signature } from '../support/signed.js';
 
@@ -26,7 +28,7 @@ export interface WorkerSettings {
   readonly effects?: number;
 }
 export interface DrainOrder {
-  readonly work: 'effects' | 'handlers' | 'batches' | 'articles';
+  readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages';
   readonly jobs: number;
   /** Jobs beside them that are pending all the while, worked off afterwards. @default 0 */
   readonly waiting?: number;
@@ -88,12 +90,13 @@ class Works {
 }
 
 /** The business write of every contender. */
+const WRITE = `INSERT INTO business_record (source, event_id, kind) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+  ON CONFLICT DO NOTHING`;
+const written = (rows: readonly (readonly string[])[]) =>
+  [0, 1, 2].map((column) => rows.map((row) => row[column]));
+
 async function write(manager: Pick<EntityManager, 'query'>, rows: readonly (readonly string[])[]) {
-  await manager.query(
-    `INSERT INTO business_record (source, event_id, kind) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
-       ON CONFLICT DO NOTHING`,
-    [0, 1, 2].map((column) => rows.map((row) => row[column])),
-  );
+  await manager.query(WRITE, written(rows));
 }
 
 const uuid = (
@@ -131,6 +134,7 @@ async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: nu
 async function drain(app: INestApplicationContext, order: DrainOrder, nth: number): Promise<DrainResult> {
   const dataSource = app.get(DataSource);
   if (order.work === 'articles') return articles(dataSource, order.jobs, nth);
+  if (order.work === 'messages') return messages(dataSource, order.jobs, nth);
   const { jobs, waiting = 0, fills = true } = order;
   const isLeft = async () => {
     // By the lease's index: asked for all that is pending it would read the table from end to end, each time, beside what is measured.
@@ -160,25 +164,55 @@ async function drain(app: INestApplicationContext, order: DrainOrder, nth: numbe
   };
 }
 
-/** BEGIN, claim, write, mark processed, COMMIT for each event, as many at once as our relay runs with the same pool. */
-async function articles(dataSource: DataSource, jobs: number, nth: number): Promise<DrainResult> {
+/** BEGIN, claim, write, mark processed, COMMIT for each event. */
+function articles(dataSource: DataSource, jobs: number, nth: number): Promise<DrainResult> {
+  return atOnce(jobs, async (one) => {
+    const id = `a${nth}-${one}`;
+    await dataSource.transaction(async (manager) => {
+      const claimed: unknown[] = await manager.query(
+        `INSERT INTO processed_event (event_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING event_id`,
+        [id],
+      );
+      if (claimed.length === 0) return;
+      await write(manager, [['articles', id, 'invoice.paid']]);
+      await manager.query(`UPDATE processed_event SET processed_at = now() WHERE event_id = $1`, [id]);
+    });
+  });
+}
+
+/**
+ * The least that a handler with a transaction of its own can be: BEGIN with the write in one message, and marking a row that is there
+ * with COMMIT in another; what is not the handler's own, prepared. No lease, no event, no settings, no fence, no ORM.
+ */
+async function messages(dataSource: DataSource, jobs: number, nth: number): Promise<DrainResult> {
+  await dataSource.query(
+    `INSERT INTO processed_event (event_id) SELECT 'm${nth}-' || g FROM generate_series(1, $1::int) g`,
+    [jobs],
+  );
+  const runners = Array.from({ length: AT_ONCE }, () => dataSource.createQueryRunner());
+  const free = await Promise.all(runners.map(pgClient));
+  const result = await atOnce(jobs, async (one) => {
+    const id = `m${nth}-${one}`;
+    const client = free.pop()!;
+    const query = { sql: WRITE, values: written([['messages', id, 'invoice.paid']]) };
+    const { error } = await queryBehind(client, [{ sql: 'BEGIN' }], query, client.query.bind(client));
+    if (error !== null) throw error;
+    const mark = { sql: `UPDATE processed_event SET processed_at = now() WHERE event_id = $1`, values: [id] };
+    await inOneMessage(client, dataSource, [mark, { sql: 'COMMIT' }]);
+    free.push(client);
+  });
+  await Promise.all(runners.map((runner) => runner.release()));
+  return result;
+}
+
+/** As many at once as our relay runs with the same pool. */
+async function atOnce(jobs: number, work: (nth: number) => Promise<void>): Promise<DrainResult> {
   const startedAt = performance.now();
   let next = 0;
   const one = async () => {
-    while (next < jobs) {
-      const id = `a${nth}-${(next += 1)}`;
-      await dataSource.transaction(async (manager) => {
-        const claimed: unknown[] = await manager.query(
-          `INSERT INTO processed_event (event_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING event_id`,
-          [id],
-        );
-        if (claimed.length === 0) return;
-        await write(manager, [['articles', id, 'invoice.paid']]);
-        await manager.query(`UPDATE processed_event SET processed_at = now() WHERE event_id = $1`, [id]);
-      });
-    }
+    while (next < jobs) await work((next += 1));
   };
-  await Promise.all(Array.from({ length: POOL - 3 }, one));
+  await Promise.all(Array.from({ length: AT_ONCE }, one));
   const endedAt = performance.now();
   const { timeOrigin } = performance;
   return {
@@ -190,6 +224,7 @@ async function articles(dataSource: DataSource, jobs: number, nth: number): Prom
 }
 
 const POOL = 10;
+const AT_ONCE = POOL - 3;
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Claims one event after the other, with rests, and says when each was acknowledged. */

@@ -9,10 +9,16 @@ import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import type { WokenNames } from '../outbox/wake-up.js';
+import { Notifier } from '../outbox/notifier.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
-import { eachInTransaction, type Statements, type TransactionLimits } from '../storage/one.message.js';
+import {
+  eachInTransaction,
+  type Statements,
+  type TransactionLimits,
+  type Transactions,
+} from '../storage/one.message.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
 
@@ -35,6 +41,8 @@ export interface ClaimedDelivery {
   readonly arrivals: readonly (Date | undefined)[];
   /** Names of the rows that are there for a relay now. */
   readonly woken: WokenNames;
+  /** Other instances were told of them with the commit. */
+  readonly othersKnow: boolean;
 }
 
 /** Claims events in transactions that call no user code. */
@@ -48,6 +56,7 @@ export class Claimer {
     private readonly orderKeys: OrderKeys,
     private readonly conflicts: Conflicts,
     private readonly tally: Tally,
+    private readonly notifier: Notifier,
   ) {}
 
   /**
@@ -90,7 +99,7 @@ export class Claimer {
    * those whose events were known.
    */
   private async claimDeliveries(
-    statements: Statements,
+    statements: Transactions,
     deliveries: readonly Delivered[],
     secondTry: boolean,
   ): Promise<ClaimedDelivery[]> {
@@ -101,6 +110,9 @@ export class Claimer {
       if (!firsts.has(key)) firsts.set(key, claim);
     }
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
+    let othersKnow = false;
+    const notice = this.notifier.withCommit(unleased(unique));
+    if (notice !== undefined) statements.followWith(notice, () => (othersKnow = true));
     const results = await this.claim(statements, unique, secondTry);
     const won = new Map(
       unique.flatMap((claim, index) => {
@@ -117,11 +129,11 @@ export class Claimer {
     );
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
     return deliveries.map(({ claims }) => {
-      const rows = claims.flatMap((claim) => (won.has(claim) ? claim.rows : []));
-      const unleased = rows.filter(({ lease }) => lease === undefined).map(({ name }) => name);
+      const hasRevived = claims.some((claim) => revived.has(claim));
       return {
         arrivals: claims.map((claim) => won.get(claim)),
-        woken: claims.some((claim) => revived.has(claim)) ? undefined : unleased,
+        woken: hasRevived ? undefined : unleased(claims.filter((claim) => won.has(claim))),
+        othersKnow: othersKnow && !hasRevived,
       };
     });
   }
@@ -211,6 +223,13 @@ export class Claimer {
       refuseKnownBytes: source.suspectedReplays === 'refuse',
     };
   }
+}
+
+/** Names of their rows that are for a relay. */
+function unleased(claims: readonly Claim[]): string[] {
+  return claims.flatMap(({ rows }) =>
+    rows.filter(({ lease }) => lease === undefined).map(({ name }) => name),
+  );
 }
 
 async function twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {

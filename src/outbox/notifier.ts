@@ -5,6 +5,7 @@ import { within } from '../core/within.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { NotifyStore } from '../storage/notify.store.js';
+import type { Statement } from '../storage/one.message.js';
 import { LoneStatements } from './lone.statements.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { wakePayload } from './wake.payload.js';
@@ -22,7 +23,9 @@ export class Notifier {
   private readonly wanted = new Set<string>();
   /** A commit of rows whose names are not known. */
   private wantsAll = false;
+  /** What is told, and the rest behind it. */
   private telling: Promise<void> | undefined;
+  private isStarted = false;
   private warnedAt = -Infinity;
 
   constructor(
@@ -34,34 +37,52 @@ export class Notifier {
   ) {}
 
   start(): void {
-    if (this.options.notify) this.wakeUp.onCommit((names) => this.notify(names));
+    if (!this.options.notify) return;
+    this.isStarted = true;
+    this.wakeUp.onCommit((names) => this.notify(names));
   }
 
   /** Nothing more is told; waits for what is under way, but not for a connection that does not answer. */
   async stop(): Promise<void> {
+    this.isStarted = false;
     this.wakeUp.onCommit(undefined);
     if (this.telling !== undefined) await within(this.telling, STOP_MS);
+  }
+
+  /**
+   * What tells the others of rows of these names, to be sent with their commit: it is under way when the commit is answered.
+   * Undefined while they have just been told of others; then, as when it fails, it is told after the commit.
+   */
+  withCommit(names: readonly string[]): Statement | undefined {
+    if (!this.isStarted || this.telling !== undefined || names.length === 0) return undefined;
+    this.telling = this.tell(SPACING_MS);
+    return this.store.statement(wakePayload(this.relay.owner, [...new Set(names)]));
   }
 
   private notify(names: WokenNames): void {
     if (names === undefined) this.wantsAll = true;
     else for (const name of names) this.wanted.add(name);
-    this.telling ??= this.tell().finally(() => (this.telling = undefined));
+    this.telling ??= this.tell();
   }
 
-  private async tell(): Promise<void> {
-    while (this.wantsAll || this.wanted.size > 0) {
-      const names = this.wantsAll ? undefined : [...this.wanted];
-      this.wantsAll = false;
-      this.wanted.clear();
-      try {
+  /** @param restMs before the first */
+  private async tell(restMs = 0): Promise<void> {
+    try {
+      if (restMs > 0) await pause(restMs);
+      while (this.wantsAll || this.wanted.size > 0) {
+        const names = this.wantsAll ? undefined : [...this.wanted];
+        this.wantsAll = false;
+        this.wanted.clear();
         // The sender's name, so that its own listener does not wake it again.
         const payload = wakePayload(this.relay.owner, names);
-        await this.statements.send((manager) => this.store.notify(manager, payload));
-      } catch (error) {
-        this.warn(error);
+        await this.statements
+          .send((manager) => this.store.notify(manager, payload))
+          .catch((error: unknown) => this.warn(error));
+        await pause(SPACING_MS);
       }
-      await pause(SPACING_MS);
+    } finally {
+      // In the turn of the last look: what is wanted from now on begins another.
+      this.telling = undefined;
     }
   }
 

@@ -22,11 +22,12 @@ export class WakeUp {
   /**
    * Call it after a commit.
    * @param names of the rows that may be due by it: the relays look for these alone; none: nothing may be
+   * @param othersKnow other processes were told with the commit
    */
-  wake(names?: WokenNames): void {
+  wake(names?: WokenNames, othersKnow = false): void {
     if (names?.length === 0) return;
     this.wakeOwn(names);
-    this.teller?.(names);
+    if (!othersKnow) this.teller?.(names);
   }
 
   /** Another process has committed. */

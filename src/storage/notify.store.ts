@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { prepared } from './one.message.js';
+import { prepared, type Statement } from './one.message.js';
 
 /** The channel of this package in a database. */
 export const CHANNEL = 'webhook_inbox';
@@ -9,14 +9,19 @@ export const CHANNEL = 'webhook_inbox';
 export class NotifyStore {
   /**
    * Tells the listeners of every instance. Never in a claim's transaction: notifying takes a lock of the whole database until the
-   * commit, and cost 60 to 70 % of the commits when each transaction did it.
+   * commit, and cost 60 to 70 % of the commits when each transaction did it; and it fails when the server's notification queue is full.
    * It is a hint that a crash may lose: its own commit does not wait for the disk.
-   * @throws when the server's notification queue is full
    */
+  statement(payload: string): Statement {
+    return {
+      sql: `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`,
+      values: [CHANNEL, payload],
+    };
+  }
+
+  /** @throws when the server's notification queue is full */
   async notify(manager: EntityManager, payload: string): Promise<void> {
-    await prepared(manager, `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`, [
-      CHANNEL,
-      payload,
-    ]);
+    const { sql, values = [] } = this.statement(payload);
+    await prepared(manager, sql, values);
   }
 }

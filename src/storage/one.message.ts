@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { DataSource, EntityManager } from 'typeorm';
-import { isLostStatement } from '../core/classify.js';
+import { isLostStatement, isServerUnusable } from '../core/classify.js';
 import { destroyConnection, onConnection, pgClient, type PgClient, type PgResult } from './connection.js';
 
 /** What statements are sent through: a manager, or what `eachInTransaction` gives. */
@@ -112,11 +112,20 @@ export async function inOneMessage(
   statements: readonly Statement[],
   send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
-  if (!writesProtocol(client)) return oneByOne(send, statements);
-  await learn(client, dataSource);
-  const { error, results } = await submit(client, send, statements);
+  const { error, results } = await answersTo(client, dataSource, statements, send);
   if (error !== null) throw error;
   return results;
+}
+
+async function answersTo(
+  client: PgClient,
+  dataSource: DataSource,
+  statements: readonly Statement[],
+  send: PgClient['query'] = client.query.bind(client),
+): Promise<Answers> {
+  if (!writesProtocol(client)) return oneByOne(send, statements);
+  await learn(client, dataSource);
+  return submit(client, send, statements);
 }
 
 /** pg-native speaks another protocol, and has no connection to write to. */
@@ -161,6 +170,15 @@ export interface TransactionLimits {
   readonly endAfterMs: number;
 }
 
+/** Statements that are a transaction each. */
+export interface Transactions extends Statements {
+  /**
+   * Has a statement sent behind the next one's COMMIT, in the same message. It is another transaction: should it fail, what was committed
+   * stays so, and `done` is not called.
+   */
+  followWith(statement: Statement, done: () => void): void;
+}
+
 /**
  * Runs `work` on one connection, where each statement is a READ COMMITTED transaction of its own, sent with its BEGIN and COMMIT in one
  * message. For statements that call no user code.
@@ -168,7 +186,7 @@ export interface TransactionLimits {
 export async function eachInTransaction<T>(
   dataSource: DataSource,
   { lockTimeoutMs, endAfterMs }: TransactionLimits,
-  work: (statements: Statements) => Promise<T>,
+  work: (statements: Transactions) => Promise<T>,
 ): Promise<T> {
   const begin = [
     { sql: BEGIN },
@@ -179,9 +197,13 @@ export async function eachInTransaction<T>(
     async (manager) => {
       const runner = manager.queryRunner!;
       const client = await pgClient(runner);
-      const send = async (statements: readonly Statement[]) => {
+      /** @param needed how many of them must succeed */
+      const send = async (statements: readonly Statement[], needed: number) => {
         try {
-          return await inOneMessage(client, dataSource, statements);
+          const { error, results } = await answersTo(client, dataSource, statements);
+          if (results.length < needed) throw error;
+          if (isServerUnusable(error)) await destroyConnection(runner);
+          return results;
         } catch (error) {
           // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in. One that is
           // not answered (a `query_timeout` of the pool's) leaves a transaction behind that may be running still.
@@ -189,16 +211,24 @@ export async function eachInTransaction<T>(
           throw error;
         }
       };
+      let follows: { readonly statement: Statement; readonly done: () => void } | undefined;
       const query = async (sql: string, values?: readonly unknown[]) => {
-        const statements = [...begin, { sql, values }, { sql: 'COMMIT' }];
-        const results = await send(statements).catch((error: unknown) => {
+        const transaction = [...begin, { sql, values }, { sql: 'COMMIT' }];
+        const follower = follows;
+        follows = undefined;
+        const statements = follower === undefined ? transaction : [...transaction, follower.statement];
+        const results = await send(statements, transaction.length).catch((error: unknown) => {
           // It was refused before its COMMIT, and this connection goes on without prepared statements.
-          if (isLostStatement(error)) return send(statements);
+          if (isLostStatement(error)) return send(statements, transaction.length);
           throw error;
         });
+        if (results.length > transaction.length) follower?.done();
         return results[2]!.rows;
       };
-      return work({ query: query as Statements['query'] });
+      const followWith = (statement: Statement, done: () => void) => {
+        follows = { statement, done };
+      };
+      return work({ query: query as Statements['query'], followWith });
     },
     endAfterMs,
   );
@@ -216,10 +246,14 @@ function knownOf(client: PgClient): Known {
   return about;
 }
 
-async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<PgResult[]> {
+async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<Answers> {
   const results: PgResult[] = [];
-  for (const { sql, values } of statements) results.push(await send(sql, values));
-  return results;
+  try {
+    for (const { sql, values } of statements) results.push(await send(sql, values));
+    return { error: null, results };
+  } catch (error) {
+    return { error: error as Error, results };
+  }
 }
 
 function submit(

@@ -127,6 +127,43 @@ describe('one message', () => {
     expect(await dataSource.query('SELECT n FROM summed')).toEqual([{ n: 2 }, { n: 2 }]);
   });
 
+  it.each([
+    ['succeeds', 'INSERT INTO followed VALUES (2)', true],
+    ['fails', 'INSERT INTO followed SELECT 1 / $1::int', false],
+  ])(
+    'what follows a COMMIT in its message is another transaction: one that %s',
+    async (_how, sql, isDone) => {
+      await dataSource.query('DROP TABLE IF EXISTS followed');
+      await dataSource.query('CREATE TABLE followed (n int, xid xid8 DEFAULT pg_current_xact_id())');
+      const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
+      let done = 0;
+      await eachInTransaction(dataSource, limits, async (statements) => {
+        statements.followWith({ sql, values: sql.includes('$1') ? [0] : [] }, () => (done += 1));
+        expect(await statements.query('INSERT INTO followed VALUES ($1) RETURNING n', [1])).toEqual([
+          { n: 1 },
+        ]);
+        // Once, behind the first alone.
+        expect(await statements.query('INSERT INTO followed VALUES ($1) RETURNING n', [3])).toEqual([
+          { n: 3 },
+        ]);
+      });
+      expect(done).toBe(isDone ? 1 : 0);
+      const rows = await dataSource.query<{ n: number; xid: string }[]>('SELECT * FROM followed ORDER BY n');
+      expect(rows.map(({ n }) => n)).toEqual(isDone ? [1, 2, 3] : [1, 3]);
+      expect(new Set(rows.map(({ xid }) => xid)).size).toBe(rows.length);
+    },
+  );
+
+  it('what follows a COMMIT is not sent where the transaction fails', async () => {
+    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
+    let done = 0;
+    await eachInTransaction(dataSource, limits, async (statements) => {
+      statements.followWith({ sql: 'SELECT 1' }, () => (done += 1));
+      await expect(statements.query('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
+    });
+    expect(done).toBe(0);
+  });
+
   it('gives up a connection whose transaction may still be running', async () => {
     const holder = await connect(database.url);
     const hasty = await connect(database.url, { query_timeout: 200 });

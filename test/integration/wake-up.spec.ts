@@ -72,6 +72,15 @@ describe('wake-up across instances', () => {
         `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN %' OR query LIKE '%pg_listening_channels%')`,
       )
     ).length;
+  /** In a table, instead of notifying anyone. */
+  const recordNotifications = async () => {
+    await database.query(`CREATE TABLE told (at timestamptz DEFAULT clock_timestamp(), claims int)`);
+    await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$
+      INSERT INTO told (claims) SELECT count(*) FROM webhook_claim WHERE xmin::text = pg_current_xact_id_if_assigned()::text $$`);
+    await database.query(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
+    );
+  };
   const rare = { pollInterval: '1h' } as const;
   const lost = () => warnings.filter((text) => text.includes('LISTEN is down'));
   const listening = () => until(async () => (await listeners()) > 0);
@@ -105,13 +114,29 @@ describe('wake-up across instances', () => {
     await until(() => handled('1'));
   });
 
+  it('an idle receiver tells the others with its commit, and only once', async () => {
+    await recordNotifications();
+    const receiver = await start(false);
+    await settled();
+    for (let nth = 1; nth <= 5; nth += 1) {
+      await receive(receiver, `e${nth}`);
+      expect(await database.query(`SELECT FROM told`)).toHaveLength(nth);
+      await settled();
+    }
+    expect(await database.query(`SELECT FROM told`)).toHaveLength(5);
+  });
+
+  it('what is committed right after is told of, too', async () => {
+    const receiver = await start(false);
+    await start(rare);
+    await listening();
+    await settled();
+    for (const id of ['1', '2', '3']) await receive(receiver, id);
+    for (const id of ['1', '2', '3']) await until(() => handled(id), 2_000);
+  });
+
   it('a thousand commits cost few notifications, and none of them is in a claim transaction', async () => {
-    await database.query(`CREATE TABLE told (at timestamptz DEFAULT clock_timestamp(), claims int)`);
-    await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$
-      INSERT INTO told (claims) SELECT count(*) FROM webhook_claim WHERE xmin::text = pg_current_xact_id_if_assigned()::text $$`);
-    await database.query(
-      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
-    );
+    await recordNotifications();
     const receiver = await start(false);
     for (let i = 0; i < 1_000; i += 20) {
       await Promise.all(Array.from({ length: 20 }, (_, j) => receive(receiver, `e${i + j}`)));
