@@ -1,4 +1,4 @@
-import type { DrainOrder, DrainResult } from './programs/worker.js';
+import type { DrainOrder, DrainResult, WorkerSettings } from './programs/worker.js';
 import { start, type Program } from './support/program.js';
 import { inTurn, type Contender, type Measured } from './support/rounds.js';
 import type { Server } from './support/server.js';
@@ -21,13 +21,14 @@ export function worker(name: string, program: Program, order: DrainOrder): Conte
 export async function drain(server: Server, settings: Settings): Promise<Measured[]> {
   const { jobs } = settings;
   const programs: Program[] = [];
-  const add = async (file: string, name: string) => {
-    const program = await start(file, { databaseUrl: await server.database(name), effects: 500 });
+  const add = async (file: string, name: string, more: Partial<WorkerSettings> = {}) => {
+    const program = await start(file, { databaseUrl: await server.database(name), effects: 500, ...more });
     programs.push(program);
     return program;
   };
   const ours = await add('programs/worker.ts', 'drain_ours');
   const articles = await add('programs/worker.ts', 'drain_articles');
+  const large = await add('programs/worker.ts', 'drain_large', { others: 200 });
   const least = await add('programs/worker.ts', 'drain_least');
   const graphile = await add('peers/graphile.ts', 'drain_graphile');
   const boss = await add('peers/pg-boss.ts', 'drain_boss');
@@ -40,6 +41,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
         worker('effects, graphile-worker', graphile, { work: 'effects', jobs }),
         worker('effects, pg-boss', boss, { work: 'effects', jobs }),
         worker('handlers, ours', ours, { work: 'handlers', jobs: few }),
+        worker('handlers, ours beside 200 others', large, { work: 'handlers', jobs: few }),
         worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
         worker('handlers, two messages and no more', least, { work: 'messages', jobs: few }),
         worker('handlers, ours in batches of 100', ours, { work: 'batches', jobs }),

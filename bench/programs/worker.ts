@@ -26,6 +26,8 @@ export interface WorkerSettings {
   readonly relay?: boolean;
   /** Effects at once. */
   readonly effects?: number;
+  /** Handlers beside those that are measured, whose events never come. @default 0 */
+  readonly others?: number;
 }
 export interface DrainOrder {
   readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages';
@@ -87,6 +89,18 @@ class Works {
   timed({ eventId }: WebhookEvent) {
     Works.starts.set(eventId, now());
   }
+}
+
+/** Handlers of a large application that have nothing to do. */
+function othersOf(count: number): Type {
+  class Others {
+    async never() {}
+  }
+  const method = Object.getOwnPropertyDescriptor(Others.prototype, 'never')!;
+  for (let nth = 0; nth < count; nth += 1)
+    OnWebhook('timed', `never.${nth}`, { name: `never-${nth}` })(Others.prototype, 'never', method);
+  Injectable()(Others);
+  return Others;
 }
 
 /** The business write of every contender. */
@@ -250,7 +264,7 @@ async function starts({ samples, prefix }: LatencyOrder): Promise<[string, numbe
   return own();
 }
 
-function moduleOf({ databaseUrl, relay = true, effects = 20 }: WorkerSettings): Type {
+function moduleOf({ databaseUrl, relay = true, effects = 20, others = 0 }: WorkerSettings): Type {
   const source = () =>
     hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
   @Module({
@@ -264,7 +278,7 @@ function moduleOf({ databaseUrl, relay = true, effects = 20 }: WorkerSettings): 
         retention: false,
       }),
     ],
-    providers: [Works],
+    providers: [Works, othersOf(others)],
   })
   class Worker {}
   return Worker;

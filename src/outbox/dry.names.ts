@@ -7,6 +7,8 @@ import type { WokenNames } from './wake-up.js';
  */
 export class DryNames {
   private readonly dry = new Set<string>();
+  /** The same of the lane. */
+  private readonly dryAlone = new Set<string>();
   /** Woken while a look is under way, which may have been too early for them. */
   private readonly woken = new Set<string>();
   private wokenAll = false;
@@ -18,9 +20,10 @@ export class DryNames {
 
   /** A look for all of these was over. `found`: there may be more of them. */
   note({ names, alone }: LeaseGroup, found: boolean): void {
+    const dry = this.of(alone);
     for (const { name } of names) {
-      if (found) this.dry.delete(lookOf(name, alone));
-      else if (!this.wokenAll && !this.woken.has(name)) this.dry.add(lookOf(name, alone));
+      if (found) dry.delete(name);
+      else if (!this.wokenAll && !this.woken.has(name)) dry.add(name);
     }
   }
 
@@ -28,27 +31,32 @@ export class DryNames {
   forget(names: WokenNames): void {
     if (names === undefined) {
       this.dry.clear();
+      this.dryAlone.clear();
       this.wokenAll = true;
     }
     for (const name of names ?? []) {
-      this.dry.delete(lookOf(name));
+      this.dry.delete(name);
       this.woken.add(name);
     }
   }
 
   /** Whether the last look for a name found nothing due. */
   has(name: string): boolean {
-    return this.dry.has(lookOf(name));
+    return this.dry.has(name);
   }
 
   /** Whether nothing of any of these is to be looked for. */
   hasAll({ names, alone }: Pick<Look, 'names' | 'alone'>): boolean {
-    return names.every((name) => this.dry.has(lookOf(name, alone)));
+    const dry = this.of(alone);
+    return names.every((name) => dry.has(name));
   }
 
   without(group: LeaseGroup): LeaseGroup {
-    return { ...group, names: group.names.filter(({ name }) => !this.dry.has(lookOf(name, group.alone))) };
+    const dry = this.of(group.alone);
+    return { ...group, names: group.names.filter(({ name }) => !dry.has(name)) };
+  }
+
+  private of(alone = false): Set<string> {
+    return alone ? this.dryAlone : this.dry;
   }
 }
-
-const lookOf = (name: string, alone = false) => `${alone ? 'alone' : 'any'} ${name}`;

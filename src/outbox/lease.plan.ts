@@ -9,7 +9,7 @@ import type { RunnableName } from '../storage/outbox.store.js';
 import type { Occupant } from './job.js';
 import { Pace } from './pace.js';
 import { PausedNames } from './paused.names.js';
-import { countBy, fairRoom, half, hasRoom, isNext, MAX_INT4, room } from './places.js';
+import { half, hasRoom, MAX_INT4, room, Shares } from './places.js';
 import { poolSize } from './pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
@@ -27,6 +27,28 @@ export interface Look {
   readonly alone: boolean;
   /** How many rows of which, with what runs by now. */
   group(jobs: Iterable<Occupant>): LeaseGroup;
+}
+
+type NamedHandler = readonly [string, Handler];
+type NamedWork = readonly [string, unknown];
+type Sharing = ReturnType<HandlerRegistry['shares']>;
+
+/** Handler rows that take a place, by name and by source. */
+interface Counted {
+  readonly count: number;
+  readonly names: Shares;
+  readonly sources: Shares;
+}
+interface Usage {
+  /** Those that wait for a place among them. */
+  readonly leased: Counted;
+  readonly begun: Counted;
+}
+
+interface HandlerRoom extends RunnableName {
+  readonly shareLimit: number;
+  /** Free places, whoever may take them. */
+  readonly free: number;
 }
 
 /** Connections that are left to claims when the relay's share is derived from the pool. */
@@ -73,22 +95,23 @@ export class LeasePlan {
     const effects = [...this.registry.effects()].filter(
       ([, effect]) => !paused.has('effect', firstName(effect)),
     );
+    const sharing =
+      handlers.length === this.registry.handlers().size ? this.registry.shares() : sharesOf(handlers);
     this.turn += 1;
     const all = rotate(handlers, this.turn);
     const turned = rotate(effects, this.turn);
-    const batched = all.filter(([, handler]) => handler.batch !== undefined).map(([name]) => name);
-    const single = all.filter(([, handler]) => handler.batch === undefined).map(([name]) => name);
-    const others = turned.map(([name]) => name);
-    const look = (names: readonly string[], group: Look['group'], alone = false): Look => {
-      return { names, group, alone };
+    const batched = all.filter(([, handler]) => handler.batch !== undefined);
+    const single = all.filter(([, handler]) => handler.batch === undefined);
+    const look = (works: readonly NamedWork[], group: Look['group'], alone = false): Look => {
+      return { names: works.map(([name]) => name), group, alone };
     };
     return [
       // First: the other groups would leave it no place.
-      look([...single, ...batched, ...others], (jobs) => this.laneGroup(all, turned, [...jobs]), true),
-      look(single, (jobs) => this.handlerGroup(all, [...jobs], ahead)),
-      ...batched.map((name) => look([name], (jobs) => this.batchGroup(name, all, [...jobs]))),
-      look([...this.registry.routes().keys()], () => this.routeGroup()),
-      look(others, (jobs) => this.effectGroup(turned, [...jobs])),
+      look([...all, ...turned], (jobs) => this.laneGroup(sharing, all, turned, [...jobs]), true),
+      look(single, (jobs) => this.handlerRoom(single, this.usage(sharing, jobs), ahead)),
+      ...batched.map((one) => look([one], (jobs) => this.batchGroup(one, this.usage(sharing, jobs)))),
+      look([...this.registry.routes()], () => this.routeGroup()),
+      look(turned, (jobs) => this.effectGroup(turned, [...jobs])),
     ];
   }
 
@@ -112,90 +135,88 @@ export class LeasePlan {
 
   /** Whether a leased row may begin now: one that was leased ahead waits for a place that nobody else has a better right to. */
   hasPlace(row: LeasedRow, jobs: Iterable<Occupant>): boolean {
-    const begun = [...jobs].filter((job) => job.begun && job.rows[0]!.kind === 'handler');
     const handler = row.kind === 'handler' ? this.registry.handler(row.name)! : undefined;
     if (handler === undefined || handler.batch !== undefined) return true;
-    if (row.alone || this.ahead(handler) === 0) return begun.length < this.maxHandlers();
-    return this.handlerRoom([...this.registry.handlers()], begun).names.some(({ name }) => name === row.name);
+    const usage = this.usage(this.registry.shares(), jobs);
+    if (row.alone || this.ahead(handler) === 0) return usage.begun.count < this.maxHandlers();
+    return hasRoom(this.roomOf([row.name, handler], usage));
   }
 
   /** Whether a row that is about to be claimed may have a place here, beside those that others have a right to. */
   hasRoom(handler: Handler, jobs: readonly Occupant[]): boolean {
-    const max = this.maxHandlers();
-    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
-    if (running.length >= max || running.some(({ begun }) => !begun)) return false;
-    const { names, sources } = this.registry.shares();
-    const has = (all: ReadonlySet<string>, one: string, key: (job: Occupant) => string) =>
-      fairRoom(all, countBy(running, key), one, max - running.length, this.reserve(handler)) > 0;
+    const { leased, begun } = this.usage(this.registry.shares(), jobs);
+    const free = this.maxHandlers() - leased.count;
+    if (free <= 0 || begun.count < leased.count) return false;
+    const reserve = this.reserve(handler);
     return (
-      has(names, handler.name, ({ rows: [row] }) => row!.name) &&
-      has(sources, handler.source, ({ rows: [row] }) => row!.event!.source)
+      leased.names.room(handler.name, free, reserve) > 0 &&
+      leased.sources.room(handler.source, free, reserve) > 0
     );
   }
 
   // One at a time: what kills a process is found out by itself.
   private laneGroup(
-    handlers: readonly [string, Handler][],
+    sharing: Sharing,
+    handlers: readonly NamedHandler[],
     effects: readonly [string, Effect][],
     jobs: readonly Occupant[],
   ): LeaseGroup {
     if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
     // While rows wait for places, none is ever free: the lane's gets the next.
     const begun = jobs.filter((job) => job.begun);
-    const room = this.handlerRoom(handlers, begun.length < jobs.length ? begun.slice(1) : begun);
-    return { names: [...room.names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
-  }
-
-  private handlerGroup(
-    all: readonly [string, Handler][],
-    jobs: readonly Occupant[],
-    ahead: boolean,
-  ): LeaseGroup {
-    const { names, limit } = this.handlerRoom(all, jobs, ahead);
-    return { names: names.filter(({ name }) => this.registry.handler(name)!.batch === undefined), limit };
+    const next = begun.length < jobs.length ? begun.slice(1) : begun;
+    const { names } = this.handlerRoom(handlers, this.usage(sharing, next));
+    return { names: [...names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
   }
 
   // A lease of its own for each, since a place is worth `batch` rows.
-  private batchGroup(name: string, all: readonly [string, Handler][], jobs: readonly Occupant[]): LeaseGroup {
-    const one = this.handlerRoom(all, jobs).names.find((other) => other.name === name);
-    if (one === undefined) return { names: [], limit: 0 };
-    const limit = Math.min(one.limit, one.shareLimit!) * this.registry.handler(name)!.batch!;
-    return { names: [{ ...one, limit, shareLimit: limit }], limit };
+  private batchGroup(one: NamedHandler, usage: Usage): LeaseGroup {
+    const room = this.roomOf(one, usage);
+    if (!hasRoom(room)) return { names: [], limit: 0 };
+    const limit = Math.min(room.limit, room.shareLimit) * one[1].batch!;
+    return { names: [{ ...room, limit, shareLimit: limit }], limit };
   }
 
-  private handlerRoom(
-    handlers: readonly [string, Handler][],
-    jobs: readonly Occupant[],
-    ahead = false,
-  ): Pick<LeaseGroup, 'names' | 'limit'> {
-    const leased = jobs.filter(({ rows: [row] }) => row!.kind === 'handler');
-    const begun = leased.filter((job) => job.begun);
+  private handlerRoom(handlers: readonly NamedHandler[], usage: Usage, ahead = false): LeaseGroup {
+    const rooms = handlers.map((one) => this.roomOf(one, usage, ahead));
+    return { names: rooms.filter(hasRoom), limit: rooms.reduce((most, { free }) => Math.max(most, free), 0) };
+  }
+
+  private roomOf([name, handler]: NamedHandler, usage: Usage, ahead = false): HandlerRoom {
     const max = this.maxHandlers();
-    const all = new Set(handlers.map(([name]) => name));
-    const sources = new Set(handlers.map(([, handler]) => handler.source));
-    let limit = 0;
-    const names = handlers.map(([name, handler]): RunnableName => {
-      const more = ahead ? this.ahead(handler) : 0;
-      // What waits was leased ahead, and takes no place from those that are not.
-      const running = more > 0 ? leased : begun;
-      const next = ahead && more === 0 && isNext(name, leased, max) ? 1 : 0;
-      const slots = max - running.length + more;
-      // A lease for each row that has ended would cost more than it brings: half of what is ahead is worked off first.
-      const free = Math.max(next, 2 * slots < more ? 0 : slots);
-      const bySource = countBy(running, ({ rows: [row] }) => row!.event!.source);
-      const reserve = this.reserve(handler);
-      const fair = fairRoom(sources, bySource, handler.source, free, reserve);
-      const shareLimit = Math.min(Math.max(next, fair), this.roomOfSource(handler.source, bySource));
-      limit = Math.max(limit, free);
-      const one = room(all, [name, handler], running, free, reserve);
+    const more = ahead ? this.ahead(handler) : 0;
+    // What waits was leased ahead, and takes no place from those that are not.
+    const running = more > 0 ? usage.leased : usage.begun;
+    const next = ahead && more === 0 && isNext(name, usage, max) ? 1 : 0;
+    const slots = max - running.count + more;
+    // A lease for each row that has ended would cost more than it brings: half of what is ahead is worked off first.
+    const free = Math.max(next, 2 * slots < more ? 0 : slots);
+    const reserve = this.reserve(handler);
+    const { source } = handler;
+    const ofSource = Math.max(next, running.sources.room(source, free, reserve));
+    const shareLimit = Math.min(ofSource, this.roomOfSource(source, running.sources.running(source)));
+    const one = room(running.names, [name, handler], free, reserve);
+    const limit = Math.max(one.limit, Math.min(next, one.own));
+    return { name, maxAttempts: one.maxAttempts, limit, share: source, shareLimit, free };
+  }
+
+  private usage({ names, sources }: Sharing, jobs: Iterable<Occupant>): Usage {
+    const leased = [...jobs].filter(({ rows: [row] }) => row!.kind === 'handler');
+    const counted = (some: readonly Occupant[]): Counted => {
+      const rows = some.map((job) => job.rows[0]!);
       return {
-        ...one,
-        limit: Math.max(one.limit, Math.min(next, one.own)),
-        share: handler.source,
-        shareLimit,
+        count: some.length,
+        names: new Shares(
+          names,
+          rows.map(({ name }) => name),
+        ),
+        sources: new Shares(
+          sources,
+          rows.map(({ event }) => event!.source),
+        ),
       };
-    });
-    return { names: names.filter(hasRoom), limit };
+    };
+    return { leased: counted(leased), begun: counted(leased.filter((job) => job.begun)) };
   }
 
   /** Places that are kept for others. A quick handler gives its own back in no time; one is kept all the same, for when it is quick no more. */
@@ -223,23 +244,39 @@ export class LeasePlan {
     const max = this.options.relay === false ? 0 : this.options.relay.effects;
     const running = jobs.filter(({ rows: [row] }) => row!.kind === 'effect');
     const free = max - running.length;
-    const all = new Set(effects.map(([name]) => name));
+    const shares = new Shares(
+      new Set(effects.map(([name]) => name)),
+      running.map(({ rows: [row] }) => row!.name),
+    );
     const names = effects.map(([name, effect]): RunnableName => {
       const parks = effect.options.inDoubt === 'park';
-      return { ...room(all, [name, effect], running, free, half(max)), parks };
+      return { ...room(shares, [name, effect], free, half(max)), parks };
     });
     return { names: names.filter(hasRoom), limit: free };
   }
 
-  private roomOfSource(source: string, running: ReadonlyMap<string, number>): number {
+  private roomOfSource(source: string, running: number): number {
     const max = this.options.sources.get(source)?.concurrency ?? Number.MAX_SAFE_INTEGER;
-    return Math.min(max - (running.get(source) ?? 0), MAX_INT4);
+    return Math.min(max - running, MAX_INT4);
   }
 
   private maxHandlers(): number {
     const asked = this.options.relay === false ? 0 : this.options.relay.handlers;
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
   }
+}
+
+/** While rows of other names wait for places, none is ever free: so that a slow one comes to its part, one row of it waits too. */
+function isNext(name: string, { leased, begun }: Usage, max: number): boolean {
+  const own = leased.names.running(name);
+  return begun.count < leased.count && begun.names.running(name) === own && own < max / 2;
+}
+
+function sharesOf(handlers: readonly NamedHandler[]): Sharing {
+  return {
+    names: new Set(handlers.map(([name]) => name)),
+    sources: new Set(handlers.map(([, { source }]) => source)),
+  };
 }
 
 /** A flooded name is not always first. */

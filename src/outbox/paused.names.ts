@@ -15,7 +15,7 @@ export interface Paused {
 @Injectable()
 export class PausedNames {
   private readAt = -Infinity;
-  private names = new Set<string>();
+  private names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   private reading: Promise<void> | undefined;
 
   constructor(
@@ -43,7 +43,7 @@ export class PausedNames {
 
   private current(): Paused {
     const { names } = this;
-    return { has: (kind, name) => names.has(keyOf(kind, name)) };
+    return { has: (kind, name) => names.get(kind)?.has(name) === true };
   }
 
   private begin(endAfterMs: number): Promise<void> {
@@ -61,10 +61,10 @@ export class PausedNames {
     return reading;
   }
 
-  private async load(endAfterMs: number): Promise<Set<string>> {
+  private async load(endAfterMs: number): Promise<Map<PauseKind, Set<string>>> {
     const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
-    return new Set(pauses.map(({ kind, name }) => keyOf(kind, name)));
+    const names = new Map<PauseKind, Set<string>>();
+    for (const { kind, name } of pauses) names.set(kind, (names.get(kind) ?? new Set()).add(name));
+    return names;
   }
 }
-
-const keyOf = (kind: PauseKind, name: string) => JSON.stringify([kind, name]);
