@@ -13,12 +13,8 @@ import { Notifier } from '../outbox/notifier.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
-import {
-  eachInTransaction,
-  type Statements,
-  type TransactionLimits,
-  type Transactions,
-} from '../storage/one.message.js';
+import { eachInTransaction, type TransactionLimits, type Transactions } from '../storage/each.transaction.js';
+import type { Statements } from '../storage/one.message.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
 

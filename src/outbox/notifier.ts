@@ -5,7 +5,7 @@ import { within } from '../core/within.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { NotifyStore } from '../storage/notify.store.js';
-import type { Statement } from '../storage/one.message.js';
+import type { Statement } from '../storage/message.query.js';
 import { LoneStatements } from './lone.statements.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { wakePayload } from './wake.payload.js';

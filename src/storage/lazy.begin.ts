@@ -1,5 +1,6 @@
 import type { PgClient } from './connection.js';
-import { queryBehind, writesProtocol, type Statement } from './one.message.js';
+import type { Statement } from './message.query.js';
+import { queryBehind, writesProtocol } from './one.message.js';
 
 /** A cursor, a stream: pg calls `submit` when its turn has come. What that returns is the query's failure. */
 interface Submittable {

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { prepared, type Statement } from './one.message.js';
+import type { Statement } from './message.query.js';
+import { prepared } from './one.message.js';
 
 /** The channel of this package in a database. */
 export const CHANNEL = 'webhook_inbox';

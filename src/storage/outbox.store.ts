@@ -5,7 +5,8 @@ import type { EventKey } from '../core/event.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { storable } from '../core/event.js';
 import { MAX_ERROR_BYTES } from '../core/log.js';
-import { plannedOnce, type Statement } from './one.message.js';
+import type { Statement } from './message.query.js';
+import { plannedOnce } from './one.message.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,

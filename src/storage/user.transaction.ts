@@ -16,7 +16,8 @@ import {
   type PgResult,
 } from './connection.js';
 import { LazyBegin } from './lazy.begin.js';
-import { inOneMessage, learn, type Statement } from './one.message.js';
+import type { Statement } from './message.query.js';
+import { inOneMessage, learn } from './one.message.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {

@@ -2,8 +2,8 @@ import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { pgClient, type PgClient } from '../../src/storage/connection.js';
+import { eachInTransaction } from '../../src/storage/each.transaction.js';
 import {
-  eachInTransaction,
   inOneMessage,
   plannedOnce,
   prepared,

@@ -2,7 +2,7 @@ import { Client } from 'pg';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
-import { OneMessage } from '../../src/storage/one.message.js';
+import { OneMessage } from '../../src/storage/message.query.js';
 import {
   BEGIN_EFFECT,
   ENQUEUE,
