@@ -1,4 +1,4 @@
-import type { LeaseGroup, Look } from './lease.plan.js';
+import type { LeaseGroup, Look, NameCounts } from './lease.plan.js';
 import type { WokenNames } from './wake-up.js';
 
 /**
@@ -49,6 +49,11 @@ export class DryNames {
   hasAll({ names, alone }: Pick<Look, 'names' | 'alone'>): boolean {
     const dry = this.of(alone);
     return names.every((name) => dry.has(name));
+  }
+
+  /** Whether nothing of anything is: the end of every run asks, and an application may have hundreds of handlers. */
+  isAll({ all, lane }: NameCounts): boolean {
+    return this.dry.size === all && this.dryAlone.size === lane;
   }
 
   without(group: LeaseGroup): LeaseGroup {

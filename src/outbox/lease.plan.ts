@@ -51,6 +51,13 @@ interface HandlerRoom extends RunnableName {
   readonly free: number;
 }
 
+/** How many names the looks of a round ask for while nothing is paused. */
+export interface NameCounts {
+  readonly all: number;
+  /** By the lane's look. */
+  readonly lane: number;
+}
+
 /** Connections that are left to claims when the relay's share is derived from the pool. */
 const CLAIM_RESERVE = 3;
 const MAX_ROUTE_ROWS = 10;
@@ -80,6 +87,11 @@ export class LeasePlan {
       `WebhooksModule options: relay.handlers: each handler holds a connection while it runs, and a claim needs one too; ` +
         `expected less than the DataSource's poolSize (${size}), received ${asked}`,
     );
+  }
+
+  get nameCounts(): NameCounts {
+    const lane = this.registry.handlers().size + this.registry.effects().size;
+    return { all: lane + this.registry.routes().size, lane };
   }
 
   /**

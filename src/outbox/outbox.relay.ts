@@ -189,6 +189,7 @@ export class OutboxRelay {
       this.starts.forget(undefined);
     }
     const started: StartedJob[] = [];
+    if (this.dry.isAll(this.plan.nameCounts)) return started;
     const looks = await this.plan.looks(leaseMs, ahead);
     const [lane] = looks;
     let moved = 0;
