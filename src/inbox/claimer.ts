@@ -37,8 +37,8 @@ export interface ClaimedDelivery {
   readonly arrivals: readonly (Date | undefined)[];
   /** Names of the rows that are there for a relay now. */
   readonly woken: WokenNames;
-  /** Other instances were told of them with the commit. */
-  readonly othersKnow: boolean;
+  /** Other instances are being told of them. */
+  readonly othersAreTold: boolean;
 }
 
 /** Claims events in transactions that call no user code. */
@@ -106,9 +106,6 @@ export class Claimer {
       if (!firsts.has(key)) firsts.set(key, claim);
     }
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
-    let othersKnow = false;
-    const notice = this.notifier.withCommit(unleased(unique));
-    if (notice !== undefined) statements.followWith(notice, () => (othersKnow = true));
     const results = await this.claim(statements, unique, secondTry);
     const won = new Map(
       unique.flatMap((claim, index) => {
@@ -123,13 +120,15 @@ export class Claimer {
       statements,
       lost.map(({ source, claim }) => ({ source, event: claim.event })),
     );
+    const notice = this.notifier.notice(unleased([...won.keys()]));
+    if (notice !== undefined) statements.endWith(notice.statement, notice.ended);
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
     return deliveries.map(({ claims }) => {
       const hasRevived = claims.some((claim) => revived.has(claim));
       return {
         arrivals: claims.map((claim) => won.get(claim)),
         woken: hasRevived ? undefined : unleased(claims.filter((claim) => won.has(claim))),
-        othersKnow: othersKnow && !hasRevived,
+        othersAreTold: notice !== undefined && !hasRevived,
       };
     });
   }

@@ -211,10 +211,10 @@ export class EventDispatcher {
       for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
       return this.claimEach(source, events, error);
     }
-    const { arrivals, woken, othersKnow } = claimed;
+    const { arrivals, woken, othersAreTold } = claimed;
     // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
     for (const [index, offer] of offers.entries()) this.handOff.claimed(offer, arrivals[index]);
-    this.wakeUp.wake(woken, othersKnow);
+    this.wakeUp.wake(woken, othersAreTold);
     for (const [index, { event, rows }] of offers.entries())
       this.log(event, arrivals[index] === undefined ? undefined : rows.length);
     return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };

@@ -16,6 +16,13 @@ const SPACING_MS = 50;
 const WARN_EVERY_MS = 60_000;
 const STOP_MS = 1_000;
 
+/** A notification that somebody else sends. */
+export interface Notice {
+  readonly statement: Statement;
+  /** To be called when it was answered, with the error where it failed: until then nobody else tells anything. */
+  readonly ended: (error?: unknown) => void;
+}
+
 /** Passes this process's wakes on to the others, coalesced, and after the commit: a NOTIFY that fails changes nothing else. */
 @Injectable()
 export class Notifier {
@@ -50,18 +57,30 @@ export class Notifier {
   }
 
   /**
-   * What tells the others of rows of these names, to be sent with their commit: it is under way when the commit is answered.
-   * Undefined while they have just been told of others; then, as when it fails, it is told after the commit.
+   * What tells the others of rows of these names, for whoever has a connection in hand that has just committed them: it is on its way at
+   * once, without another. Undefined while they have just been told of others; then, as when it fails, they are told later.
    */
-  withCommit(names: readonly string[]): Statement | undefined {
+  notice(names: readonly string[]): Notice | undefined {
     if (!this.isStarted || this.telling !== undefined || names.length === 0) return undefined;
-    this.telling = this.tell(SPACING_MS);
-    return this.store.statement(wakePayload(this.relay.owner, [...new Set(names)]));
+    const all = [...new Set(names)];
+    let ended: Notice['ended'];
+    const answered = new Promise<void>((resolve) => {
+      ended = (error) => {
+        if (error !== undefined) this.want(all);
+        resolve();
+      };
+    });
+    this.telling = answered.then(() => this.tell(SPACING_MS));
+    return { statement: this.store.statement(wakePayload(this.relay.owner, all)), ended: ended! };
+  }
+
+  private want(names: WokenNames): void {
+    if (names === undefined) this.wantsAll = true;
+    else for (const name of names) this.wanted.add(name);
   }
 
   private notify(names: WokenNames): void {
-    if (names === undefined) this.wantsAll = true;
-    else for (const name of names) this.wanted.add(name);
+    this.want(names);
     this.telling ??= this.tell();
   }
 

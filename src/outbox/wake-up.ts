@@ -22,12 +22,12 @@ export class WakeUp {
   /**
    * Call it after a commit.
    * @param names of the rows that may be due by it: the relays look for these alone; none: nothing may be
-   * @param othersKnow other processes were told with the commit
+   * @param othersAreTold other processes are being told already
    */
-  wake(names?: WokenNames, othersKnow = false): void {
+  wake(names?: WokenNames, othersAreTold = false): void {
     if (names?.length === 0) return;
     this.wakeOwn(names);
-    if (!othersKnow) this.teller?.(names);
+    if (!othersAreTold) this.teller?.(names);
   }
 
   /** Another process has committed. */

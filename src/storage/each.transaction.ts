@@ -1,8 +1,8 @@
-import type { DataSource } from 'typeorm';
-import { isLostStatement, isServerUnusable } from '../core/classify.js';
+import type { DataSource, EntityManager } from 'typeorm';
+import { isLostStatement } from '../core/classify.js';
 import { destroyConnection, onConnection, pgClient } from './connection.js';
-import { answersTo, type Statements } from './one.message.js';
 import type { Statement } from './message.query.js';
+import { inOneMessage, type Statements } from './one.message.js';
 
 /** Limits of such a transaction, in milliseconds. */
 export interface TransactionLimits {
@@ -15,17 +15,17 @@ export interface TransactionLimits {
 /** Statements that are a transaction each. */
 export interface Transactions extends Statements {
   /**
-   * Has a statement sent behind the next one's COMMIT, in the same message. It is another transaction: should it fail, what was committed
-   * stays so, and `done` is not called.
+   * Has a statement sent as the last one on the connection. Nobody waits for its answer, which may take long; `ended` is called in any
+   * case, with the error where it was not done.
    */
-  followWith(statement: Statement, done: () => void): void;
+  endWith(statement: Statement, ended: (error?: unknown) => void): void;
 }
 
 /**
  * Runs `work` on one connection, where each statement is a READ COMMITTED transaction of its own, sent with its BEGIN and COMMIT in one
  * message. For statements that call no user code.
  */
-export async function eachInTransaction<T>(
+export function eachInTransaction<T>(
   dataSource: DataSource,
   { lockTimeoutMs, endAfterMs }: TransactionLimits,
   work: (statements: Transactions) => Promise<T>,
@@ -34,18 +34,13 @@ export async function eachInTransaction<T>(
     { sql: BEGIN },
     { sql: `SET LOCAL lock_timeout = ${Math.max(1, Math.round(lockTimeoutMs))}` },
   ];
-  return onConnection(
-    dataSource,
-    async (manager) => {
+  return new Promise((resolve, reject) => {
+    const onOne = async (manager: EntityManager) => {
       const runner = manager.queryRunner!;
       const client = await pgClient(runner);
-      /** @param needed how many of them must succeed */
-      const send = async (statements: readonly Statement[], needed: number) => {
+      const send = async (statements: readonly Statement[]) => {
         try {
-          const { error, results } = await answersTo(client, dataSource, statements);
-          if (results.length < needed) throw error;
-          if (isServerUnusable(error)) await destroyConnection(runner);
-          return results;
+          return await inOneMessage(client, dataSource, statements);
         } catch (error) {
           // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in. One that is
           // not answered (a `query_timeout` of the pool's) leaves a transaction behind that may be running still.
@@ -53,27 +48,33 @@ export async function eachInTransaction<T>(
           throw error;
         }
       };
-      let follows: { readonly statement: Statement; readonly done: () => void } | undefined;
       const query = async (sql: string, values?: readonly unknown[]) => {
-        const transaction = [...begin, { sql, values }, { sql: 'COMMIT' }];
-        const follower = follows;
-        follows = undefined;
-        const statements = follower === undefined ? transaction : [...transaction, follower.statement];
-        const results = await send(statements, transaction.length).catch((error: unknown) => {
+        const statements = [...begin, { sql, values }, { sql: 'COMMIT' }];
+        const results = await send(statements).catch((error: unknown) => {
           // It was refused before its COMMIT, and this connection goes on without prepared statements.
-          if (isLostStatement(error)) return send(statements, transaction.length);
+          if (isLostStatement(error)) return send(statements);
           throw error;
         });
-        if (results.length > transaction.length) follower?.done();
         return results[2]!.rows;
       };
-      const followWith = (statement: Statement, done: () => void) => {
-        follows = { statement, done };
+      let last: { readonly statement: Statement; readonly ended: (error?: unknown) => void } | undefined;
+      const endWith: Transactions['endWith'] = (statement, ended) => {
+        last = { statement, ended };
       };
-      return work({ query: query as Statements['query'], followWith });
-    },
-    endAfterMs,
-  );
+      try {
+        const result = await work({ query: query as Statements['query'], endWith });
+        // On its way before whoever gets the result goes on.
+        const sent = last && send([last.statement]);
+        resolve(result);
+        await sent;
+        last?.ended();
+      } catch (error) {
+        last?.ended(error);
+        throw error;
+      }
+    };
+    onConnection(dataSource, onOne, endAfterMs).catch(reject);
+  });
 }
 
 // Whatever the application's default is: under REPEATABLE READ a duplicate is a serialization failure.

@@ -9,8 +9,9 @@ export const CHANNEL = 'webhook_inbox';
 @Injectable()
 export class NotifyStore {
   /**
-   * Tells the listeners of every instance. Never in a claim's transaction: notifying takes a lock of the whole database until the
-   * commit, and cost 60 to 70 % of the commits when each transaction did it; and it fails when the server's notification queue is full.
+   * Tells the listeners of every instance. Never in a claim's transaction, nor where an answer waits for it: the commit of a notification
+   * takes a lock of the whole server, which whoever else notifies may hold for long; it cost 60 to 70 % of the commits when each
+   * transaction did it; and it fails when the server's notification queue is full.
    * It is a hint that a crash may lose: its own commit does not wait for the disk.
    */
   statement(payload: string): Statement {

@@ -82,21 +82,11 @@ export async function inOneMessage(
   statements: readonly Statement[],
   send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
-  const { error, results } = await answersTo(client, dataSource, statements, send);
-  if (error !== null) throw error;
-  return results;
-}
-
-/** The same, and what became of it where it failed. */
-export async function answersTo(
-  client: PgClient,
-  dataSource: DataSource,
-  statements: readonly Statement[],
-  send: PgClient['query'] = client.query.bind(client),
-): Promise<Answers> {
   if (!writesProtocol(client)) return oneByOne(send, statements);
   await learn(client, dataSource);
-  return submit(client, send, statements);
+  const { error, results } = await submit(client, send, statements);
+  if (error !== null) throw error;
+  return results;
 }
 
 /** pg-native speaks another protocol, and has no connection to write to. */
@@ -136,14 +126,10 @@ function knownOf(client: PgClient): Known {
   return about;
 }
 
-async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<Answers> {
+async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<PgResult[]> {
   const results: PgResult[] = [];
-  try {
-    for (const { sql, values } of statements) results.push(await send(sql, values));
-    return { error: null, results };
-  } catch (error) {
-    return { error: error as Error, results };
-  }
+  for (const { sql, values } of statements) results.push(await send(sql, values));
+  return results;
 }
 
 function submit(

@@ -50,6 +50,7 @@ async function preparedCount(of = dataSource): Promise<number> {
   return row!.count;
 }
 
+const LIMITS = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
 const ADD = 'SELECT $1::int + $2::int AS sum';
 
 describe('one message', () => {
@@ -107,9 +108,8 @@ describe('one message', () => {
   });
 
   it('ends the transaction of a statement that fails, so that the next on its connection is sound', async () => {
-    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
     for (let nth = 0; nth < 30; nth += 1) {
-      await eachInTransaction(dataSource, limits, async (statements) => {
+      await eachInTransaction(dataSource, LIMITS, async (statements) => {
         await expect(statements.query('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
         expect(await statements.query(ADD, [nth, 1])).toEqual([{ sum: nth + 1 }]);
       });
@@ -119,8 +119,7 @@ describe('one message', () => {
   it('runs a statement again whose preparation was taken away, since nothing of it was committed', async () => {
     await dataSource.query('CREATE TABLE IF NOT EXISTS summed (n int)');
     const add = 'INSERT INTO summed SELECT $1::int + $2::int RETURNING n';
-    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
-    const once = () => eachInTransaction(dataSource, limits, ({ query }) => query(add, [1, 1]));
+    const once = () => eachInTransaction(dataSource, LIMITS, ({ query }) => query(add, [1, 1]));
     await once();
     await dataSource.query('DEALLOCATE ALL');
     expect(await once()).toEqual([{ n: 2 }]);
@@ -128,40 +127,63 @@ describe('one message', () => {
   });
 
   it.each([
-    ['succeeds', 'INSERT INTO followed VALUES (2)', true],
-    ['fails', 'INSERT INTO followed SELECT 1 / $1::int', false],
-  ])(
-    'what follows a COMMIT in its message is another transaction: one that %s',
-    async (_how, sql, isDone) => {
-      await dataSource.query('DROP TABLE IF EXISTS followed');
-      await dataSource.query('CREATE TABLE followed (n int, xid xid8 DEFAULT pg_current_xact_id())');
-      const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
-      let done = 0;
-      await eachInTransaction(dataSource, limits, async (statements) => {
-        statements.followWith({ sql, values: sql.includes('$1') ? [0] : [] }, () => (done += 1));
-        expect(await statements.query('INSERT INTO followed VALUES ($1) RETURNING n', [1])).toEqual([
-          { n: 1 },
-        ]);
-        // Once, behind the first alone.
-        expect(await statements.query('INSERT INTO followed VALUES ($1) RETURNING n', [3])).toEqual([
-          { n: 3 },
-        ]);
-      });
-      expect(done).toBe(isDone ? 1 : 0);
-      const rows = await dataSource.query<{ n: number; xid: string }[]>('SELECT * FROM followed ORDER BY n');
-      expect(rows.map(({ n }) => n)).toEqual(isDone ? [1, 2, 3] : [1, 3]);
-      expect(new Set(rows.map(({ xid }) => xid)).size).toBe(rows.length);
-    },
-  );
-
-  it('what follows a COMMIT is not sent where the transaction fails', async () => {
-    const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
-    let done = 0;
-    await eachInTransaction(dataSource, limits, async (statements) => {
-      statements.followWith({ sql: 'SELECT 1' }, () => (done += 1));
-      await expect(statements.query('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
+    ['is done', 'INSERT INTO ended VALUES ($1)', 2, [1, 2, 3]],
+    ['fails', 'INSERT INTO ended SELECT 1 / $1::int', 0, [1, 3]],
+    // Only at its own commit.
+    ['is refused by its commit', 'INSERT INTO ended VALUES ($1)', 1, [1, 3]],
+  ])('what ends a connection is another transaction: one that %s', async (_how, sql, value, kept) => {
+    await dataSource.query('DROP TABLE IF EXISTS ended');
+    await dataSource.query(
+      'CREATE TABLE ended (n int UNIQUE DEFERRABLE INITIALLY DEFERRED, xid xid8 DEFAULT pg_current_xact_id())',
+    );
+    const told: unknown[] = [];
+    await eachInTransaction(dataSource, LIMITS, async ({ query, endWith }) => {
+      expect(await query('INSERT INTO ended VALUES ($1) RETURNING n', [1])).toEqual([{ n: 1 }]);
+      endWith({ sql, values: [value] }, (error) => told.push(error));
+      expect(await query('INSERT INTO ended VALUES ($1) RETURNING n', [3])).toEqual([{ n: 3 }]);
     });
-    expect(done).toBe(0);
+    await until(() => told.length === 1);
+    expect(told[0] === undefined).toBe(kept.length === 3);
+    const rows = await dataSource.query<{ n: number; xid: string }[]>('SELECT * FROM ended ORDER BY n');
+    expect(rows.map(({ n }) => n)).toEqual(kept);
+    expect(new Set(rows.map(({ xid }) => xid)).size).toBe(rows.length);
+  });
+
+  it('nobody waits for what ends a connection, and it is given up when it takes too long', async () => {
+    const holder = await connect(database.url);
+    try {
+      const told: unknown[] = [];
+      const lock = holder.createQueryRunner();
+      await lock.query('BEGIN');
+      await lock.query('SELECT pg_advisory_xact_lock(4711)');
+      const given = await eachInTransaction(
+        dataSource,
+        { lockTimeoutMs: 1_000, endAfterMs: 500 },
+        async ({ endWith }) => {
+          endWith({ sql: 'SELECT pg_advisory_xact_lock(4711)' }, (error) => told.push(error));
+          return 'given';
+        },
+      );
+      expect(given).toBe('given');
+      expect(told).toEqual([]);
+      await until(() => told.length === 1);
+      expect(told[0]).toBeInstanceOf(Error);
+      await lock.query('ROLLBACK');
+      await lock.release();
+      expect(await dataSource.query(ADD, [1, 1])).toEqual([{ sum: 2 }]);
+    } finally {
+      await holder.destroy();
+    }
+  });
+
+  it('what is to end a connection is not sent where the work fails', async () => {
+    const told: unknown[] = [];
+    const work = eachInTransaction(dataSource, LIMITS, async ({ query, endWith }) => {
+      endWith({ sql: 'SELECT 1' }, (error) => told.push(error));
+      await query('SELECT 1 / $1::int', [0]);
+    });
+    await expect(work).rejects.toMatchObject({ code: '22012' });
+    expect(told).toEqual([expect.objectContaining({ code: '22012' })]);
   });
 
   it('gives up a connection whose transaction may still be running', async () => {
@@ -172,8 +194,7 @@ describe('one message', () => {
       const lock = holder.createQueryRunner();
       await lock.startTransaction();
       await lock.query('LOCK TABLE locked');
-      const limits = { lockTimeoutMs: 1_000, endAfterMs: 10_000 };
-      const sent = eachInTransaction(hasty, limits, ({ query }) => query('INSERT INTO locked VALUES (1)'));
+      const sent = eachInTransaction(hasty, LIMITS, ({ query }) => query('INSERT INTO locked VALUES (1)'));
       await expect(sent).rejects.toThrow('timeout');
       // What the server still tries fails for its own lock time-out, in a transaction that nobody ends.
       await until(async () => {

@@ -72,14 +72,17 @@ describe('wake-up across instances', () => {
         `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN %' OR query LIKE '%pg_listening_channels%')`,
       )
     ).length;
+  /** A function of this name in `public` takes the place of PostgreSQL's. */
+  const notifyIsOurs = () =>
+    database.query(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
+    );
   /** In a table, instead of notifying anyone. */
   const recordNotifications = async () => {
     await database.query(`CREATE TABLE told (at timestamptz DEFAULT clock_timestamp(), claims int)`);
     await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$
       INSERT INTO told (claims) SELECT count(*) FROM webhook_claim WHERE xmin::text = pg_current_xact_id_if_assigned()::text $$`);
-    await database.query(
-      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
-    );
+    await notifyIsOurs();
   };
   const rare = { pollInterval: '1h' } as const;
   const lost = () => warnings.filter((text) => text.includes('LISTEN is down'));
@@ -114,13 +117,15 @@ describe('wake-up across instances', () => {
     await until(() => handled('1'));
   });
 
-  it('an idle receiver tells the others with its commit, and only once', async () => {
+  it('an idle receiver tells the others once of each commit, and of no duplicate', async () => {
     await recordNotifications();
     const receiver = await start(false);
     await settled();
     for (let nth = 1; nth <= 5; nth += 1) {
       await receive(receiver, `e${nth}`);
+      await settled();
       expect(await database.query(`SELECT FROM told`)).toHaveLength(nth);
+      await receive(receiver, `e${nth}`);
       await settled();
     }
     expect(await database.query(`SELECT FROM told`)).toHaveLength(5);
@@ -148,12 +153,32 @@ describe('wake-up across instances', () => {
     expect(told.every(({ claims }) => claims === 0)).toBe(true);
   });
 
+  it('a notification that hangs keeps nobody waiting, and only one connection', async () => {
+    await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$
+      SELECT pg_advisory_xact_lock(4711) $$`);
+    await notifyIsOurs();
+    const receiver = await start(false);
+    await settled();
+    const locker = await database.dataSource.createQueryRunner();
+    await locker.query('SELECT pg_advisory_lock(4711)');
+    const waiting = () =>
+      database.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted`);
+    try {
+      for (let nth = 0; nth < 20; nth += 1) {
+        expect(await receive(receiver, `e${nth}`)).toMatchObject({ status: 200 });
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      expect(await waiting()).toHaveLength(1);
+    } finally {
+      await locker.query('SELECT pg_advisory_unlock(4711)');
+      await locker.release();
+    }
+  });
+
   it('case 40: when NOTIFY fails, claims are committed and polling delivers', async () => {
     await database.query(`CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$
       BEGIN RAISE EXCEPTION 'too many notifications in the NOTIFY queue'; END $$`);
-    await database.query(
-      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`,
-    );
+    await notifyIsOurs();
     const receiver = await start(false);
     await start({ pollInterval: '200ms' });
     const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => receive(receiver, `e${i}`)));
