@@ -4,7 +4,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
 import { firstName, HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
-import type { HeldPlace } from '../outbox/job.js';
+import { namesToRunAgain, type HeldPlace } from '../outbox/job.js';
 import { JobRunner } from '../outbox/job.runner.js';
 import { LoneStatements } from '../outbox/lone.statements.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
@@ -105,9 +105,7 @@ export class HandOff {
     // Nothing is awaited from here on: what is decided holds when it starts.
     if (!this.mayBegin(place, row, paused)) return this.giveBack(place);
     const job = this.runner.startHeld(place, { ...row, leasedAt: performance.now() });
-    void job.ended.then((outcomes) =>
-      this.loop.runEnded([...outcomes.values()].some((one) => one !== 'done')),
-    );
+    void job.ended.then((outcomes) => this.loop.runEnded(namesToRunAgain(job, outcomes)));
   }
 
   private mayBegin({ leaseEndsAt }: HeldPlace, { name }: LeasedRow, paused: Paused | undefined): boolean {
@@ -137,7 +135,7 @@ export class HandOff {
 
   private letGo(place: HeldPlace): void {
     this.runner.letGo(place);
-    this.loop.runEnded(false);
+    this.loop.runEnded([]);
   }
 
   private track(work: Promise<void>): void {

@@ -19,9 +19,9 @@ export class DryNames {
   }
 
   /** A look for all of these was over. `found`: there may be more of them. */
-  note({ names, alone }: LeaseGroup, found: boolean): void {
+  note(names: readonly string[], found: boolean, alone = false): void {
     const dry = this.of(alone);
-    for (const { name } of names) {
+    for (const name of names) {
       if (found) dry.delete(name);
       else if (!this.wokenAll && !this.woken.has(name)) dry.add(name);
     }

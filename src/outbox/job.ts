@@ -34,3 +34,9 @@ export interface StartedJob extends Job {
   /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
   readonly exclusive: boolean;
 }
+
+/** Names of its rows that have not ended well: they may be due again. */
+export function namesToRunAgain({ rows }: Job, outcomes: Outcomes): string[] {
+  const again = rows.filter(({ id }) => outcomes.has(id) && outcomes.get(id) !== 'done');
+  return [...new Set(again.map(({ name }) => name))];
+}

@@ -25,6 +25,8 @@ export interface Look {
   readonly names: readonly string[];
   /** The lane of rows with a lost attempt. */
   readonly alone: boolean;
+  /** It is for one handler with `batch`. */
+  readonly batched: boolean;
   /** How many rows of which, with what runs by now. */
   group(jobs: Iterable<Occupant>): LeaseGroup;
 }
@@ -114,14 +116,16 @@ export class LeasePlan {
     const turned = rotate(effects, this.turn);
     const batched = all.filter(([, handler]) => handler.batch !== undefined);
     const single = all.filter(([, handler]) => handler.batch === undefined);
-    const look = (works: readonly NamedWork[], group: Look['group'], alone = false): Look => {
-      return { names: works.map(([name]) => name), group, alone };
+    const look = (works: readonly NamedWork[], group: Look['group'], more: Partial<Look> = {}): Look => {
+      return { names: works.map(([name]) => name), alone: false, batched: false, group, ...more };
     };
     return [
       // First: the other groups would leave it no place.
-      look([...all, ...turned], (jobs) => this.laneGroup(sharing, all, turned, [...jobs]), true),
+      look([...all, ...turned], (jobs) => this.laneGroup(sharing, all, turned, [...jobs]), { alone: true }),
       look(single, (jobs) => this.handlerRoom(single, this.usage(sharing, jobs), ahead)),
-      ...batched.map((one) => look([one], (jobs) => this.batchGroup(one, this.usage(sharing, jobs)))),
+      ...batched.map((one) =>
+        look([one], (jobs) => this.batchGroup(one, this.usage(sharing, jobs)), { batched: true }),
+      ),
       look([...this.registry.routes()], () => this.routeGroup()),
       look(turned, (jobs) => this.effectGroup(turned, [...jobs])),
     ];

@@ -11,9 +11,9 @@ import { DryNames } from './dry.names.js';
 import { ScanStarts } from './scan.starts.js';
 import { FailureSettler } from './failure.settler.js';
 import { LeaseLost } from './handler.runner.js';
-import type { StartedJob } from './job.js';
+import { namesToRunAgain, type StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
-import { LeasePlan, type LeaseGroup } from './lease.plan.js';
+import { LeasePlan, type LeaseGroup, type Look } from './lease.plan.js';
 import { LoneStatements } from './lone.statements.js';
 import { Pace } from './pace.js';
 import { rowFacts } from './row-facts.js';
@@ -32,6 +32,9 @@ interface Taken {
 /** As many rows as a look must find for there to be more: the least that it was limited to. */
 const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
   alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
+
+/** Asking which of fewer are due costs as much as leasing them. */
+const MANY_BATCHES = 4;
 
 /** Leases due rows and runs them. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
 @Injectable()
@@ -83,14 +86,13 @@ export class OutboxRelay {
 
   /**
    * Leases and starts runs without waiting for their end. True when there may be more that is due.
-   * @param onEnd told of each run's end, and whether it left something to be run again
+   * @param onEnd told of each run's end, with the names of what it left to be run again
    * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
    */
-  async round(onEnd: (again: boolean) => void, everywhere = true): Promise<boolean> {
+  async round(onEnd: (again: readonly string[]) => void, everywhere = true): Promise<boolean> {
     if (everywhere) this.woken(undefined);
     const jobs = await this.lease(true);
-    for (const job of jobs)
-      void job.ended.then((outcomes) => onEnd([...outcomes.values()].some((one) => one !== 'done')));
+    for (const job of jobs) void job.ended.then((outcomes) => onEnd(namesToRunAgain(job, outcomes)));
     return jobs.length > 0;
   }
 
@@ -192,6 +194,7 @@ export class OutboxRelay {
     if (this.dry.isAll(this.plan.nameCounts)) return started;
     const looks = await this.plan.looks(leaseMs, ahead);
     const [lane] = looks;
+    await this.passOverEmptyBatches(looks, leaseMs);
     let moved = 0;
     for (const look of looks) {
       if (this.dry.hasAll(look)) continue;
@@ -205,6 +208,23 @@ export class OutboxRelay {
     if (moved > 0)
       started.push(...(await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs)).started);
     return started;
+  }
+
+  /** Each batched handler is leased by a statement of its own: one statement tells which of many are worth it. */
+  private async passOverEmptyBatches(looks: readonly Look[], leaseMs: number): Promise<void> {
+    const batched = looks.filter((look) => look.batched && !this.dry.hasAll(look));
+    if (batched.length < MANY_BATCHES) return;
+    const names = batched.flatMap((look) => look.names);
+    this.dry.lookBegins();
+    const due = await onConnection(
+      this.dataSource,
+      (connection) => this.store.dueNames(connection, names),
+      leaseMs,
+    );
+    this.dry.note(
+      names.filter((name) => !due.has(name)),
+      false,
+    );
   }
 
   /** Leased ahead, and not begun. */
@@ -240,7 +260,12 @@ export class OutboxRelay {
     if (isFull && !alone) this.starts.ended(names, lastDue);
     else if (hinted) this.starts.forget(names.map(({ name }) => name));
     // Behind a hint there was nothing more: before it there may be.
-    if (isFull || !hinted) this.dry.note(group, isFull);
+    if (isFull || !hinted)
+      this.dry.note(
+        group.names.map(({ name }) => name),
+        isFull,
+        alone,
+      );
     else if (found === 0) return this.leaseGroup(group, leaseMs);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {

@@ -46,10 +46,11 @@ export class RelayLoop {
 
   /**
    * The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
-   * @param again whether it left something to be run again
+   * @param again names of what it left to be run again
    */
-  runEnded(again: boolean): void {
-    this.turn(again);
+  runEnded(again: readonly string[]): void {
+    if (again.length > 0) this.relay.woken(again);
+    this.turn(false);
   }
 
   /** No rounds of its own while `work` goes on, which may ask the relay for its own. */

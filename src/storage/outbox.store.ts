@@ -9,6 +9,7 @@ import type { Statement } from './message.query.js';
 import { plannedOnce } from './one.message.js';
 import {
   BEGIN_EFFECT,
+  DUE_NAMES,
   ENQUEUE,
   EXISTING,
   FAIL,
@@ -92,6 +93,12 @@ export class OutboxStore {
       names.map((n) => n.since ?? '-infinity'),
     ]);
     return leaseResult(rows, owner);
+  }
+
+  /** Those of the names that have rows due. */
+  async dueNames(manager: EntityManager, names: readonly string[]): Promise<Set<string>> {
+    const rows = await plannedOnce<{ name: string }>(manager, DUE_NAMES, [names]);
+    return new Set(rows.map(({ name }) => name));
   }
 
   /** Leases the row of the lane whose turn it is, if it is one of the named kinds of work. */
