@@ -50,7 +50,7 @@ export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasu
 export { Retention } from './operator/retention.js';
 export type { RetentionReport } from './operator/retention.js';
 export { Revivals } from './operator/revivals.js';
-export type { Decider } from './operator/revivals.js';
+export type { Decider } from './operator/decider.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { EventCriteria } from './storage/replay.store.js';

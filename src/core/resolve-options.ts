@@ -57,7 +57,8 @@ const lease = duration.refine((value) => (toMs(value) ?? MIN_LEASE_MS) >= MIN_LE
 const count = z.int().positive();
 const fn = <T>() => z.custom<T>((value) => typeof value === 'function', { error: 'expected a function' });
 
-const optionsSchema = z.strictObject({
+/** Of `WebhooksModule.forRoot`. */
+export const optionsSchema = z.strictObject({
   sources: z.record(z.string(), z.unknown(), {
     error: `expected the endpoints by name, such as { stripe: stripe({ secrets: […] }) }`,
   }),

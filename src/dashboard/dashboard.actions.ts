@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InputRefused } from '../core/errors.js';
 import { Inspector } from '../operator/inspector.js';
 import { Operator } from '../operator/operator.js';
-import type { Decider } from '../operator/revivals.js';
+import type { Decider } from '../operator/decider.js';
 import { contentOf, type Content } from './content.js';
 import { DASHBOARD, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
 import { ACTION_INPUT, read, type ActionName } from './input.js';

@@ -72,9 +72,8 @@ export class HandlerExplorer {
     checkHandlerOptions(options, at);
     const bad = types.find((type) => type === '' || type.indexOf('*') !== type.lastIndexOf('*'));
     if (types.length === 0 || bad !== undefined) {
-      throw new ConfigurationError(
-        `${at}: expected event types with one '*' at most, received '${bad ?? ''}'`,
-      );
+      const received = bad === undefined ? 'an empty list' : `'${bad}'`;
+      throw new ConfigurationError(`${at}: expected event types with one '*' at most, received ${received}`);
     }
     refuseContradictions(source, options, at);
     return {

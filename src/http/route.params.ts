@@ -1,11 +1,43 @@
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
+import { didYouMean } from '../core/did-you-mean.js';
 import { ConfigurationError } from '../core/errors.js';
+import type { WebhookEvent } from '../core/event.js';
 import { adapterRequest, nodeRequest, stateOf } from './delivery.state.js';
 
-/** The event, as a parameter of a route with `@UseWebhook`. */
-export const Event = createParamDecorator(
-  (_: unknown, context: ExecutionContext) => runOf(context, '@Event()').event,
-);
+// A record rather than a list, so that the compiler asks for each new one.
+const PROPERTIES: Readonly<Record<keyof WebhookEvent, true>> = {
+  source: true,
+  tenant: true,
+  eventId: true,
+  id: true,
+  type: true,
+  occurredAt: true,
+  receivedAt: true,
+  payload: true,
+  rawBody: true,
+  headers: true,
+};
+
+const eventParam = createParamDecorator<keyof WebhookEvent | undefined>((property, context) => {
+  const { event } = runOf(context, '@Event()');
+  return property === undefined ? event : event[property];
+});
+
+/**
+ * The event, or with `@Event('payload')` a property of it, as a parameter of a route with `@UseWebhook`. Pipes apply to what is
+ * handed in.
+ * @throws ConfigurationError for a property that no event has
+ */
+export function Event(...propertyAndPipes: Parameters<typeof eventParam>): ParameterDecorator {
+  const [property] = propertyAndPipes;
+  const decorate = eventParam(...propertyAndPipes);
+  if (typeof property !== 'string' || Object.hasOwn(PROPERTIES, property)) return decorate;
+  return (target, method) => {
+    const at = `${target.constructor.name}.${String(method)} @Event('${property}')`;
+    const hint = didYouMean(property, Object.keys(PROPERTIES));
+    throw new ConfigurationError(`${at}: expected a property of the event${hint}`);
+  };
+}
 
 /** The transaction's EntityManager, as a parameter of a route with `@UseWebhook`: what it writes commits with the claim. */
 export const TxManager = createParamDecorator(

@@ -8,6 +8,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { inTransaction } from '../storage/connection.js';
 import { ErasureStore, type ErasableRow } from '../storage/erasure.store.js';
+import { checkDecider } from './decider.js';
 
 export interface ErasureOptions {
   /** Who asks. */
@@ -50,8 +51,10 @@ export class Erasure {
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** @throws WebhookInboxError ERASURE_REFUSED without `by` or `reason` */
-  async erase(event: EventKey, { by, reason }: ErasureOptions): Promise<ErasureReport> {
+  /** @throws WebhookInboxError ERASURE_REFUSED where `by` or `reason` is blank; InputRefused without them */
+  async erase(event: EventKey, options: ErasureOptions): Promise<ErasureReport> {
+    checkDecider(options);
+    const { by, reason } = options;
     const key = { source: event.source, tenant: event.tenant, eventId: event.eventId };
     for (const [name, text] of Object.entries({ by, reason })) {
       if (text.trim() === '')

@@ -8,13 +8,14 @@ import { AuditStore, type AuditEntry } from '../storage/audit.store.js';
 import { DeadStore, type DeadGroup } from '../storage/dead.store.js';
 import type { ParkedDecision } from '../storage/decision.store.js';
 import type { Pause, PauseKind } from '../storage/pause.store.js';
+import { checkDecider, type Decider } from './decider.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './forwarder.js';
 import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
 import type { ReplayPlan } from './replay.planner.js';
 import { Replays, type ReplayReport } from './replays.js';
-import { Revivals, type Decider } from './revivals.js';
+import { Revivals } from './revivals.js';
 import { SecondLook, type SecondLookReport } from './second.look.js';
 
 /** Most rows or events that one call may act on; a person's larger selection goes in several calls. */
@@ -22,7 +23,7 @@ export const MAX_AT_ONCE = 500;
 
 /**
  * Everything a person can do, with an audit: a row is written before the deed, so that nothing is done which is not noted, and its
- * outcome is added after it.
+ * outcome is added after it. Each throws InputRefused without `by` or `reason`.
  */
 @Injectable()
 export class Operator {
@@ -162,9 +163,11 @@ export class Operator {
 
   private async audited<T>(
     entry: Omit<AuditEntry, 'actor' | 'reason'>,
-    { by, reason }: Decider,
+    decider: Decider,
     act: () => Promise<[T, Readonly<Record<string, unknown>>]>,
   ): Promise<T> {
+    checkDecider(decider);
+    const { by, reason } = decider;
     const id = await this.audit.begin(this.dataSource.manager, { ...entry, actor: by, reason });
     try {
       const [result, outcome] = await act();

@@ -5,7 +5,7 @@ import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { DecisionStore, type ParkedDecision } from '../storage/decision.store.js';
-import type { Decider } from './revivals.js';
+import { checkDecider, type Decider } from './decider.js';
 
 /** Decides about effects whose end is not known. */
 @Injectable()
@@ -21,11 +21,13 @@ export class Parked {
   /**
    * `retry`: run it again under its key; it may happen twice. `done`: it did happen. `dead`: it did not, and is not to.
    * @returns false when the row is not parked
-   * @throws InputRefused for what is no outbox id
+   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
-  async decide(outboxId: string, decision: ParkedDecision, { by, reason }: Decider): Promise<boolean> {
+  async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
+    checkDecider(decider);
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
     const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
+    const { by, reason } = decider;
     if (decided)
       this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));
     if (decided && decision === 'retry') this.wakeUp.wake();

@@ -9,7 +9,7 @@ import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { PausedNames } from '../outbox/paused.names.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
-import type { Decider } from './revivals.js';
+import { checkDecider, type Decider } from './decider.js';
 
 /**
  * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. Events are still received and claimed,
@@ -32,9 +32,12 @@ export class Pauses {
 
   /**
    * @returns false when it was paused already
-   * @throws WebhookInboxError UNKNOWN_SOURCE, UNKNOWN_HANDLER, UNKNOWN_EFFECT: a pause of nothing would look like one
+   * @throws WebhookInboxError UNKNOWN_SOURCE, UNKNOWN_HANDLER, UNKNOWN_EFFECT: a pause of nothing would look like one; InputRefused
+   * without `by` or `reason`
    */
-  async pause(kind: PauseKind, asked: string, { by, reason }: Decider): Promise<boolean> {
+  async pause(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
+    checkDecider(decider);
+    const { by, reason } = decider;
     const name = this.known(kind, asked);
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
@@ -42,8 +45,13 @@ export class Pauses {
     return changed;
   }
 
-  /** @returns false when it was not paused */
-  async resume(kind: PauseKind, asked: string, { by, reason }: Decider): Promise<boolean> {
+  /**
+   * @returns false when it was not paused
+   * @throws InputRefused without `by` or `reason`
+   */
+  async resume(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
+    checkDecider(decider);
+    const { by, reason } = decider;
     const work = this.work(kind, asked);
     // What nobody here knows may have been paused when somebody did.
     const name = work === undefined ? asked : firstName(work);

@@ -12,6 +12,7 @@ import { ClaimStore } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import type { BulkOptions } from './bulk.options.js';
+import { checkDecider } from './decider.js';
 import { Forwarder, type ForwardOptions, type ForwardReport } from './forwarder.js';
 import { checkSelection, type ReplaySelection } from './replay.selection.js';
 import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
@@ -57,7 +58,8 @@ export class Replays {
 
   /**
    * What a replay would do to each event; changes nothing.
-   * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`
+   * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`,
+   * and they without `by` or `reason`
    */
   async preview(selection: ReplaySelection, refire: readonly string[] = []): Promise<ReplayPlan[]> {
     const { manager } = this.dataSource;
@@ -71,6 +73,7 @@ export class Replays {
    * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names one that nobody has
    */
   async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
+    checkDecider(options);
     const id = options.id ?? uuidV7();
     const refire = (options.refire ?? []).map((name) => this.registry.knownEffect(name).name);
     const refused: ReplayPlan[] = [];
@@ -110,6 +113,7 @@ export class Replays {
     url: string | URL,
     options: ForwardOptions,
   ): Promise<ForwardReport> {
+    checkDecider(options);
     const id = options.id ?? uuidV7();
     return this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
   }

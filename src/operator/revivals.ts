@@ -9,12 +9,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { DecisionStore } from '../storage/decision.store.js';
-
-/** Who does something to a row, and why. */
-export interface Decider {
-  readonly by: string;
-  readonly reason: string;
-}
+import { checkDecider, type Decider } from './decider.js';
 
 /** Gives dead rows new attempts, once the cause is gone, or gives them up. */
 @Injectable()
@@ -33,11 +28,13 @@ export class Revivals {
    * Under the ids and keys they had; an effect whose key the other side may have forgotten is parked instead of run. The row of a
    * route with `@UseWebhook` waits until the provider sends its event again, as long as the provider may.
    * @returns the ids of the rows that were dead
-   * @throws InputRefused for what is no outbox id
+   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
-  async revive(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
+  async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
+    checkDecider(decider);
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
+    const { by, reason } = decider;
     for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
     if (revived.length > 0) this.wakeUp.wake();
     return revived;
@@ -47,11 +44,13 @@ export class Revivals {
    * Lets dead rows be, for good: under `onDead: 'block'` the next of their key runs, and no redelivery gives them new attempts. They
    * stay dead, with their error, and a person may still revive or replay them.
    * @returns the ids of the rows that were dead and not given up before
-   * @throws InputRefused for what is no outbox id
+   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
-  async giveUp(outboxIds: readonly string[], { by, reason }: Decider): Promise<string[]> {
+  async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
+    checkDecider(decider);
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
+    const { by, reason } = decider;
     for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
     if (givenUp.length > 0) this.wakeUp.wake();
     return givenUp;

@@ -65,6 +65,9 @@ const runs = new Map<string, number>();
 const countRun = (id: string) => runs.set(id, (runs.get(id) ?? 0) + 1).get(id)!;
 const mailed: { key: string; payload: unknown }[] = [];
 
+const amountOf = { transform: (invoice: Invoice) => String(invoice.amount) };
+const typeOf = { transform: (event: WebhookEvent) => event.type };
+
 @Controller('billing')
 class Billing {
   constructor(private readonly outbox: Outbox) {}
@@ -99,6 +102,17 @@ class Billing {
   @UseWebhook('numbers')
   numbers(@Body('amount', ParseIntPipe) amount: number) {
     return { doubled: amount * 2 };
+  }
+
+  @Post('properties')
+  @UseWebhook('properties')
+  properties(
+    @Event('eventId') id: string,
+    @Event('payload') payload: Invoice,
+    @Event('payload', amountOf, ParseIntPipe) amount: number,
+    @Event(typeOf) type: string,
+  ) {
+    return `${type} ${id}: ${payload.id} over ${amount}`;
   }
 
   @Post('shared')
@@ -153,6 +167,7 @@ describe.each(ADAPTERS)('@UseWebhook over HTTP on %s', (adapter) => {
           invoices: sesmetricSource(),
           hasty: sesmetricSource({ ackTimeout: '1200ms' }),
           numbers: sesmetricSource({ maxAttempts: 2 }),
+          properties: sesmetricSource(),
           shared: sesmetricSource(),
           scoped: sesmetricSource(),
         },
@@ -280,6 +295,34 @@ describe.each(ADAPTERS)('@UseWebhook over HTTP on %s', (adapter) => {
       expect(await receiver.event('number')).toMatchObject({
         outcome: 'numbers/Billing.numbers: {"doubled":14}',
       });
+    });
+  });
+
+  describe('@Event() with the name of a property', () => {
+    it('hands that in, through the pipes; with a pipe alone they get the event', async () => {
+      expect(await deliver(request('named'), '/billing/properties')).toBe(OK);
+      expect(await receiver.event('named')).toMatchObject({
+        outcome: 'properties/Billing.properties: invoice.paid named: named over 7',
+      });
+      expect(await deliver(request('named-badly', { amount: 'many' as never }), '/billing/properties')).toBe(
+        OK,
+      );
+      expect(await receiver.rows('named-badly')).toMatchObject([
+        { state: 'dead', reason: 'permanent-error' },
+      ]);
+    });
+
+    it('refuses one that no event has, when the class is made', () => {
+      expect(() => {
+        class Misspelt {
+          @Post('x')
+          @UseWebhook('invoices')
+          receive(@Event('payloads' as 'payload') _payload: unknown) {}
+        }
+        return Misspelt;
+      }).toThrow(
+        "Misspelt.receive @Event('payloads'): expected a property of the event; did you mean 'payload'?",
+      );
     });
   });
 

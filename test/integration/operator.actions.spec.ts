@@ -1,5 +1,16 @@
 import type { INestApplication } from '@nestjs/common';
-import { Inbox, InputRefused, Inspector, Operator } from '../../src/index.js';
+import {
+  Erasure,
+  Inbox,
+  InputRefused,
+  Inspector,
+  Operator,
+  Parked,
+  Pauses,
+  Replays,
+  Revivals,
+  type Decider,
+} from '../../src/index.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { FakeSink } from '../support/fake-sink.js';
@@ -200,6 +211,40 @@ describe('what a person does', () => {
     const many = Array.from({ length: 501 }, (_, i) => key(`e${i}`));
     await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);
     await expect(operator.revive([], ann)).rejects.toThrow(/expected 1 to 500/);
+  });
+
+  describe('a caller who does not say who asks and why', () => {
+    const id = '01234567-89ab-7def-8123-456789abcdef';
+    const deeds: Record<string, (decider: Decider) => Promise<unknown>> = {
+      'Operator.revive': (decider) => operator.revive([id], decider),
+      'Operator.pause': (decider) => operator.pause('effect', 'mail', decider),
+      'Operator.setIssue': (decider) => operator.setIssue('none', 'acknowledged', decider),
+      'Revivals.revive': (decider) => app.get(Revivals).revive([id], decider),
+      'Revivals.giveUp': (decider) => app.get(Revivals).giveUp([id], decider),
+      'Parked.decide': (decider) => app.get(Parked).decide(id, 'retry', decider),
+      'Replays.run': (decider) => app.get(Replays).run({ events: [] }, decider),
+      'Replays.forward': (decider) =>
+        app.get(Replays).forward({ events: [] }, 'https://example.com', decider),
+      'Erasure.erase': (decider) => app.get(Erasure).erase(key('nobody'), decider),
+      'Pauses.pause': (decider) => app.get(Pauses).pause('effect', 'mail', decider),
+      'Pauses.resume': (decider) => app.get(Pauses).resume('effect', 'mail', decider),
+    };
+    const refusal = (message: string) => expect.objectContaining({ code: 'INPUT_REFUSED', message });
+
+    it.each(Object.keys(deeds))('is told what %s expects', async (name) => {
+      const deed = deeds[name]!;
+      await expect(deed(undefined as never)).rejects.toEqual(
+        refusal('decider: expected { by, reason }: who asks, and why, received undefined'),
+      );
+      await expect(deed({ by: 'ann' } as never)).rejects.toEqual(
+        refusal('decider.reason: expected text: why, which may be empty, received undefined'),
+      );
+      expect(await app.get(Pauses).list()).toEqual([]);
+    });
+
+    it('may leave the reason empty', async () => {
+      expect(await operator.revive([id], { by: 'ann', reason: '' })).toEqual([]);
+    });
   });
 
   it('R14 gives dead rows up: they stay dead, no redelivery starts them, and a person still may', async () => {

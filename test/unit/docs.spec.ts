@@ -1,7 +1,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import ts from 'typescript';
+import { z } from 'zod';
+import { optionsSchema } from '../../src/core/resolve-options.js';
 import { EVENT_STATES, OUTBOX_STATES } from '../../src/core/states.js';
+import { HMAC_OPTIONS } from '../../src/sources/providers/hmac.js';
+import { POLICY_NAMES } from '../../src/sources/source-options.js';
 
 interface Manifest {
   readonly scripts: Record<string, string>;
@@ -37,6 +41,17 @@ function table(text: string, heading: string): string[][] {
       .split('|')
       .map((cell) => cell.trim()),
   );
+}
+
+/** Names of the options of a schema, those of an option's own as `relay.lease`. */
+function optionNames(schema: unknown, at = ''): string[] {
+  if (schema instanceof z.ZodOptional) return optionNames(schema.unwrap(), at);
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((one) => optionNames(one, at));
+  if (!(schema instanceof z.ZodObject)) return [];
+  return Object.entries(schema.shape).flatMap(([name, inner]) => [
+    at + name,
+    ...optionNames(inner, `${at}${name}.`),
+  ]);
 }
 
 describe('the docs', () => {
@@ -109,6 +124,16 @@ describe('the docs', () => {
     expect(docs.map(([state]) => state)).toEqual([...OUTBOX_STATES]);
     expect(docs).toEqual(table(read('src/core/states.ts'), '| state |'));
     expect(read('docs/architecture.md')).toContain(EVENT_STATES.join(' > '));
+  });
+
+  it.each<[string, string, readonly string[]]>([
+    ['docs/handlers.md', '## Options of the module', optionNames(optionsSchema)],
+    ['docs/sources.md', '## Options of every source', ['secrets', 'dedupe', ...POLICY_NAMES]],
+    ['docs/sources.md', '## Options of `hmac`', Object.keys(HMAC_OPTIONS)],
+  ])('the table of %s, %s, has a line for each option and no other', (page, heading, known) => {
+    expect(known.length).toBeGreaterThan(10);
+    const lines = table(read(page), heading).map(([name]) => name!.replaceAll('`', ''));
+    expect(lines.toSorted()).toEqual(known.toSorted());
   });
 
   it('each runtime dependency has its reason, and none has one that is gone', () => {

@@ -50,7 +50,7 @@ export interface HmacOptions extends SourceOptions, EventFields, RetryOptions {
  */
 export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition<TPayload> {
   const name = nameOr('hmac', options);
-  checkOptionNames(name, options, OWN);
+  checkOptionNames(name, options, HMAC_OPTIONS);
   checkValues(name, options, hmacValues());
   const mac = macOf(options);
   check(name, options, mac);
@@ -68,7 +68,7 @@ export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition
       retries: retriesOf(options),
     },
     options,
-    OWN,
+    HMAC_OPTIONS,
   );
 }
 
@@ -124,9 +124,10 @@ const hmacValues = () =>
     secretEncoding: z.enum(['text', 'hex', 'base64']).optional(),
     ...eventFieldValues(),
     ...retryValues(),
-  }) satisfies Record<keyof typeof OWN, z.ZodType>;
+  }) satisfies Record<keyof typeof HMAC_OPTIONS, z.ZodType>;
 
-const OWN = {
+/** Names of the options that are not those of every source. */
+export const HMAC_OPTIONS = {
   name: true,
   docs: true,
   signatureHeader: true,
