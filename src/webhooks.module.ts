@@ -9,8 +9,10 @@ import {
 } from '@nestjs/common';
 import { DiscoveryModule } from '@nestjs/core';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { Alerts } from './core/alerts.js';
 import type { WebhooksOptions } from './core/options.js';
+import { check } from './core/schema.js';
 import { resolveOptions, type ResolvedOptions } from './core/resolve-options.js';
 import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
@@ -109,6 +111,17 @@ export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<M
   readonly inject?: FactoryProvider<WebhooksOptions>['inject'];
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
+
+/** Options of the module are in what the factory returns: beside it they would be passed over in silence. */
+const asyncOptionsSchema = z.strictObject({
+  useFactory: z.custom((value) => typeof value === 'function', {
+    error: 'expected a function that returns the options of the module',
+  }),
+  inject: z.unknown(),
+  imports: z.unknown(),
+  controller: z.unknown(),
+  dataSource: z.unknown(),
+});
 
 const storage = [
   StrayQueries,
@@ -223,6 +236,7 @@ export class WebhooksModule implements OnModuleInit {
   }
 
   static forRootAsync(options: WebhooksModuleAsyncOptions): DynamicModule {
+    check(asyncOptionsSchema, options, 'WebhooksModule.forRootAsync');
     const { useFactory, inject = [], imports = [] } = options;
     const provider: FactoryProvider = {
       provide: WEBHOOKS_OPTIONS,

@@ -37,6 +37,11 @@ const PROVIDER_ATTEMPTS = 5;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
+/** Times are signed in whole seconds, and other packages take this option in seconds. */
+const window = duration.refine((value) => (toMs(value) ?? Infinity) >= 1_000, {
+  error: 'expected at least 1 second: a number is milliseconds',
+});
+
 const shape = {
   provider: z.custom<Provider>((value) => typeof value === 'object' && value !== null && 'verify' in value, {
     error: A_SOURCE,
@@ -49,7 +54,7 @@ const shape = {
   ackTimeout: pause.optional(),
   maxAttempts: z.int().positive().optional(),
   concurrency: z.int().positive().optional(),
-  tolerance: duration.optional(),
+  tolerance: window.optional(),
   staleDuplicates: z.enum(['accept', 'reject']).optional(),
   suspectedReplays: z.enum(['flag', 'refuse']).optional(),
   maxBytes: z.int().positive().optional(),

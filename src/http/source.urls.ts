@@ -12,7 +12,6 @@ const HOST = 'https://<your host>';
 @Injectable()
 export class SourceUrls {
   private readonly logger = new Logger('WebhookInbox');
-  private readonly warned = new Set<string>();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -37,19 +36,27 @@ export class SourceUrls {
       );
       const both = routes.find((path) => own.includes(path));
       if (both !== undefined) this.warnTwice(source, both);
+      else if (routes.length > 0 && paths.length > routes.length) this.warnApart(source, own, routes);
     }
   }
 
-  /** A delivery came to the module's own route. Warns once of a source whose only taker is a route of the application's. */
-  cameToOwnRoute(source: string): void {
-    if (this.warned.has(source) || !this.registry.hasOnlyRoutes(source)) return;
-    this.warned.add(source);
+  /** Why the module's own route does not serve a source: only a route of the application's takes its events. Undefined where it does. */
+  elsewhere(source: string): string | undefined {
+    if (!this.registry.hasOnlyRoutes(source)) return undefined;
     const { own, routes } = this.routes.paths(source);
+    return (
+      `a delivery came to ${own.join(' and ')}, where nothing takes it. ` +
+      `The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`
+    );
+  }
+
+  /** An event that comes to both is handled where it came first. */
+  private warnApart(source: string, own: readonly string[], routes: readonly string[]): void {
     this.logger.warn(
       oneSource(
         source,
-        `was sent an event at ${own.join(' and ')}, where no handler takes it: it is kept as skipped. ` +
-          `The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`,
+        `has handlers and a route with @UseWebhook: what comes to ${own.join(' and ')} runs the handlers and never the route, what comes ` +
+          `to ${routes.join(' and ')} runs both. Set one URL at the provider: the route's`,
       ),
     );
   }

@@ -9,13 +9,27 @@ import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { rawBodyOf } from './raw-body.js';
+import { SourceUrls } from './source.urls.js';
 
 /** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
 @Injectable()
 export class WebhookRequests {
   private readonly logger = new Logger('WebhookInbox');
 
-  constructor(private readonly rejections: Rejections) {}
+  constructor(
+    private readonly rejections: Rejections,
+    private readonly urls: SourceUrls,
+  ) {}
+
+  /**
+   * Refuses what comes to the module's own route and belongs elsewhere: acknowledged, it would be nobody's, and a duplicate when it is
+   * sent to the right place.
+   * @throws RefusedDelivery
+   */
+  checkUrl(source: string): void {
+    const elsewhere = this.urls.elsewhere(source);
+    if (elsewhere !== undefined) throw this.refused(source, 'wrong-url', elsewhere, ANSWERS.unknownSource);
+  }
 
   /**
    * @param url path and query as received, whatever they were rewritten to since
@@ -49,7 +63,7 @@ export class WebhookRequests {
     if (body !== undefined && 'bytes' in body) return body.bytes;
     if (body !== undefined) {
       const { status } = body.refused;
-      throw this.refused(source.name, `http-${status}`, `the body was not taken (${status})`, body.refused);
+      throw this.refused(source.name, `http-${status}`, whyNotTaken(status, source, request), body.refused);
     }
     if (Buffer.isBuffer(kept)) return kept;
     this.logger.error(
@@ -61,4 +75,17 @@ export class WebhookRequests {
     );
     throw new RefusedDelivery(ANSWERS.unavailable);
   }
+}
+
+function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers }: IncomingMessage): string {
+  if (status === ANSWERS.tooLarge.status) {
+    const length = headers['content-length'] === undefined ? '' : `, received ${headers['content-length']}`;
+    return `expected a body of at most ${maxBytes} bytes, unpacked, as maxBytes has it${length}`;
+  }
+  if (status === ANSWERS.unsupportedEncoding.status) {
+    const expected =
+      encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
+    return `expected ${expected}, as encodings has it, received content-encoding '${headers['content-encoding'] ?? ''}'`;
+  }
+  return 'there is no room for the body at the moment: byteBudget is used up';
 }

@@ -81,8 +81,9 @@ export function methodsOf(source: Source): string[] {
 }
 
 export function outsideWindow(source: Source, skewMs: number | undefined): SignatureRejection {
-  const seconds = Math.round((skewMs ?? 0) / 1000);
-  const where = seconds > 0 ? `${seconds} s in the past` : `${-seconds} s in the future`;
+  const skew = skewMs ?? 0;
+  const seconds = Math.abs(skew) < 10_000 ? Math.abs(skew) / 1000 : Math.round(Math.abs(skew) / 1000);
+  const where = `${seconds} s in the ${skew > 0 ? 'past' : 'future'}`;
   return new SignatureRejection(
     'outside-window',
     `the signature is right, but its time is ${where} and source '${source.name}' allows ${(source.toleranceMs ?? 0) / 1000} s: ` +

@@ -18,7 +18,7 @@ export interface Transactions extends Statements {
    * Has a statement sent as the last one on the connection. Nobody waits for its answer, which may take long; `ended` is called in any
    * case, with the error where it was not done.
    */
-  endWith(statement: Statement, ended: (error?: unknown) => void): void;
+  readonly endWith: (statement: Statement, ended: (error?: unknown) => void) => void;
 }
 
 /**

@@ -93,6 +93,8 @@ export class UserTransaction {
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   private misuse: string | undefined;
   private readonly failed = new Set<Call>();
+  /** Given up on: that they go on is no fault of theirs. */
+  private readonly givenUp = new Set<Call>();
   private destroyed = false;
 
   private constructor(
@@ -182,6 +184,7 @@ export class UserTransaction {
       return result;
     } catch (error) {
       this.failed.add(call);
+      if (signal?.aborted === true) this.givenUp.add(call);
       // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
       // the client itself in its hands.
       if (this.running > 0 || signal?.aborted === true) await this.destroy();
@@ -331,11 +334,12 @@ export class UserTransaction {
   }
 
   private refuse(from: Call | undefined, query: unknown): unknown {
-    const text = typeof query === 'string' ? query.slice(0, 80) : 'a query object';
-    const detail = `a query was started after the handler had ended and was not sent: ${text}; ${REMEDY}`;
-    this.onMisuse(detail);
-    // What a call that has failed leaves behind is rolled back with it.
-    if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
+    if (from === undefined || !this.givenUp.has(from)) {
+      const detail = `a query was started after the handler had ended and was not sent: ${textOf(query)}; ${REMEDY}`;
+      this.onMisuse(detail);
+      // What a call that has failed leaves behind is rolled back with it.
+      if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
+    }
     // A stream that is never sent never yields.
     return query instanceof EventEmitter ? query : never();
   }
@@ -347,7 +351,13 @@ function limits(timeoutMs: number): Record<string, number> {
   return { statement_timeout: bound, idle_in_transaction_session_timeout: bound + 1000 };
 }
 
-const REMEDY = 'await every call on the manager, manager.transaction() and Promise.all() included';
+const REMEDY =
+  'await every call on the manager and every enqueue, manager.transaction() and Promise.all() included';
+
+function textOf(query: unknown): string {
+  if (typeof query !== 'string') return 'a query object';
+  return query.includes('webhook_outbox') ? 'an enqueue' : query.slice(0, 80);
+}
 
 /** How many transactions are open on a runner, nested ones counted: TypeORM's own, protected count. */
 function nestingOf(runner: QueryRunner): number {

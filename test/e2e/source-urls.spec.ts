@@ -1,6 +1,6 @@
 import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { UseWebhook, WebhooksModule } from '../../src/index.js';
+import { OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { hostModule, startHost, type Host } from '../support/host.js';
@@ -14,6 +14,16 @@ class Billing {
   @Post('hook')
   @UseWebhook('routed')
   hook() {}
+}
+
+@Controller('both')
+class Both {
+  @Post('hook')
+  @UseWebhook('awardee')
+  hook() {}
+
+  @OnWebhook('awardee', '*')
+  async handle() {}
 }
 
 @Controller('webhooks')
@@ -101,18 +111,27 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     expect(told('is served at no URL: it is for Inbox.receive(…)')).toHaveLength(2);
   });
 
-  it('a delivery to the module’s own path, of what only a route takes, is warned of once, with the right URL', async () => {
+  it('a delivery to the module’s own path, of what only a route takes, is refused with the right URL, so that it is nobody’s duplicate there', async () => {
     const { origin } = await start({ controllers: [Billing] });
-    const deliver = async (source: string, id: string) =>
-      answered(await send(origin, { path: `/webhooks/${source}`, ...awardee(id, 't', '{}') }));
+    const deliver = (path: string, id: string) => send(origin, { path, ...awardee(id, 't', '{}') });
     for (const id of ['a-1', 'a-2']) {
-      expect(await deliver('routed', id)).toBe(OK);
-      expect(await deliver('awardee', id)).toBe(OK);
+      expect((await deliver('/webhooks/routed', id)).status).toBe(404);
+      expect(answered(await deliver('/webhooks/awardee', id))).toBe(OK);
     }
-    expect(told('no handler takes it')).toEqual([
-      "source 'routed' was sent an event at /webhooks/routed, where no handler takes it: it is kept as skipped. " +
-        'The route with @UseWebhook is at https://<your host>/billing/hook: set that URL at the provider',
+    expect(told('nothing takes it')).toEqual([
+      'rejected: a delivery came to /webhooks/routed, where nothing takes it. The route with @UseWebhook is at ' +
+        'https://<your host>/billing/hook: set that URL at the provider source=routed reason=wrong-url',
     ]);
+    expect(answered(await deliver('/billing/hook', 'a-1'))).toBe(OK);
+  });
+
+  it('a source with both handlers and a route is warned of at boot', async () => {
+    await start({ controllers: [Both] });
+    expect(
+      told(
+        "source 'awardee' has handlers and a route with @UseWebhook: what comes to /webhooks/awardee runs",
+      ),
+    ).toHaveLength(1);
   });
 
   it('a route at a path of the module’s own is warned of', async () => {

@@ -123,6 +123,24 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     },
   );
 
+  it('one that goes on after its time is up is not accused of anything, and nothing of it is sent', async () => {
+    inbox = hasty;
+    let wentOn = 0;
+    script.handle = async (event, context) => {
+      await new Promise((resolve) => context.signal.addEventListener('abort', resolve));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      wentOn += 1;
+      await stray(context.manager, event);
+    };
+    inbox.alerts.length = 0;
+    await inbox.deliver('1');
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 0 });
+    await until(() => wentOn === 1);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await inbox.query(`SELECT * FROM received_event`)).toEqual([]);
+    expect(inbox.alerts.filter(({ kind }) => kind === 'manager-misused')).toEqual([]);
+  });
+
   it('one that has waited for a connection for longer than its time is not started', async () => {
     const started: string[] = [];
     script.handle = (event) => {

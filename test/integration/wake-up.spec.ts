@@ -159,7 +159,7 @@ describe('wake-up across instances', () => {
     await notifyIsOurs();
     const receiver = await start(false);
     await settled();
-    const locker = await database.dataSource.createQueryRunner();
+    const locker = database.dataSource.createQueryRunner();
     await locker.query('SELECT pg_advisory_lock(4711)');
     const waiting = () =>
       database.query(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted`);

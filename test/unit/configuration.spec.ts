@@ -164,6 +164,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       `sources.acme.tolerance: ${DURATION}, received -5`,
     ],
     [
+      'a tolerance meant in seconds',
+      () => withSource({ tolerance: 300 }),
+      'sources.acme.tolerance: expected at least 1 second: a number is milliseconds, received 300',
+    ],
+    [
       'a limit of no bytes',
       () => withSource({ maxBytes: 0 }),
       'sources.acme.maxBytes: expected number to be >0, received 0',
@@ -318,6 +323,25 @@ it.each<[unknown, string]>([
   ],
 ])('a controller that cannot be, %j, is refused', (controller, message) => {
   const make = () => WebhooksModule.forRoot({ sources: {}, controller: controller as never });
+  expect(make).toThrow(ConfigurationError);
+  expect(make).toThrow(message);
+});
+
+it.each<[unknown, string]>([
+  [
+    { useFactory: () => ({ sources: {} }), controler: { path: 'hooks' } },
+    "WebhooksModule.forRootAsync: unknown option 'controler'; did you mean 'controller'?",
+  ],
+  [
+    { useFactory: () => ({ sources: {} }), relay: false },
+    "WebhooksModule.forRootAsync: unknown option 'relay'",
+  ],
+  [
+    { imports: [] },
+    'WebhooksModule.forRootAsync.useFactory: expected a function that returns the options of the module, received undefined',
+  ],
+])('what stands beside a factory and cannot be, %j, is refused', (options, message) => {
+  const make = () => WebhooksModule.forRootAsync(options as never);
   expect(make).toThrow(ConfigurationError);
   expect(make).toThrow(message);
 });
