@@ -117,10 +117,10 @@ const asyncOptionsSchema = z.strictObject({
   useFactory: z.custom((value) => typeof value === 'function', {
     error: 'expected a function that returns the options of the module',
   }),
-  inject: z.unknown(),
-  imports: z.unknown(),
-  controller: z.unknown(),
-  dataSource: z.unknown(),
+  inject: z.unknown().optional(),
+  imports: z.unknown().optional(),
+  controller: z.unknown().optional(),
+  dataSource: z.unknown().optional(),
 });
 
 const storage = [

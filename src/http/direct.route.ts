@@ -7,6 +7,7 @@ import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { AnswerWriter } from './answer.writer.js';
+import { SourceUrls } from './source.urls.js';
 import { WebhookRequests } from './webhook.requests.js';
 
 /**
@@ -20,6 +21,7 @@ export class DirectRoute {
   constructor(
     private readonly requests: WebhookRequests,
     private readonly inbox: Inbox,
+    private readonly urls: SourceUrls,
     private readonly writer: AnswerWriter,
   ) {}
 
@@ -47,8 +49,8 @@ export class DirectRoute {
 
   private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
     try {
-      this.requests.checkUrl(source.name);
-      return await this.inbox.serve(source, this.requests.of(source, request, url));
+      const received = this.requests.of(source, request, url);
+      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
     } catch (error) {
       if (error instanceof RefusedDelivery) return error.answer;
       throw error;

@@ -34,13 +34,9 @@ export class SignatureGuard implements CanActivate {
 
   /** The source of a `@UseWebhook` route is the decorator's; on the module's own route it is in the path. */
   private source(context: ExecutionContext, request: AdapterRequest): Source {
-    const route = useWebhookOf(context.getHandler());
-    const name = route?.source ?? request.params?.['source'] ?? '';
+    const name = useWebhookOf(context.getHandler())?.source ?? request.params?.['source'] ?? '';
     const source = this.options.sources.get(name);
-    if (source !== undefined) {
-      if (route === undefined) this.requests.checkUrl(name);
-      return source;
-    }
+    if (source !== undefined) return source;
     const detail = `no source '${name}' is configured`;
     throw this.requests.refused('', 'unknown-source', detail, ANSWERS.unknownSource);
   }

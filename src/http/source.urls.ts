@@ -7,11 +7,13 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
 const HOST = 'https://<your host>';
+const WARN_EVERY_MS = 60_000;
 
 /** Tells a person where each source's provider is to send its deliveries. */
 @Injectable()
 export class SourceUrls {
   private readonly logger = new Logger('WebhookInbox');
+  private readonly warnedAt = new Map<string, number>();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -40,13 +42,19 @@ export class SourceUrls {
     }
   }
 
-  /** Why the module's own route does not serve a source: only a route of the application's takes its events. Undefined where it does. */
-  elsewhere(source: string): string | undefined {
-    if (!this.registry.hasOnlyRoutes(source)) return undefined;
+  /** A delivery came to the module's own route. Warns, once a minute, of a source whose only taker is a route of the application's. */
+  cameToOwnRoute(source: string): void {
+    if (!this.registry.hasOnlyRoutes(source)) return;
+    const now = performance.now();
+    if (now - (this.warnedAt.get(source) ?? -Infinity) < WARN_EVERY_MS) return;
+    this.warnedAt.set(source, now);
     const { own, routes } = this.routes.paths(source);
-    return (
-      `a delivery came to ${own.join(' and ')}, where nothing takes it. ` +
-      `The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`
+    this.logger.warn(
+      oneSource(
+        source,
+        `was sent an event at ${own.join(' and ')}, where no handler takes it: it is kept as skipped, and a duplicate wherever it comes ` +
+          `to next. The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`,
+      ),
     );
   }
 

@@ -9,27 +9,13 @@ import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { rawBodyOf } from './raw-body.js';
-import { SourceUrls } from './source.urls.js';
 
 /** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
 @Injectable()
 export class WebhookRequests {
   private readonly logger = new Logger('WebhookInbox');
 
-  constructor(
-    private readonly rejections: Rejections,
-    private readonly urls: SourceUrls,
-  ) {}
-
-  /**
-   * Refuses what comes to the module's own route and belongs elsewhere: acknowledged, it would be nobody's, and a duplicate when it is
-   * sent to the right place.
-   * @throws RefusedDelivery
-   */
-  checkUrl(source: string): void {
-    const elsewhere = this.urls.elsewhere(source);
-    if (elsewhere !== undefined) throw this.refused(source, 'wrong-url', elsewhere, ANSWERS.unknownSource);
-  }
+  constructor(private readonly rejections: Rejections) {}
 
   /**
    * @param url path and query as received, whatever they were rewritten to since

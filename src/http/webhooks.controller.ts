@@ -20,6 +20,7 @@ import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { nodeRequest, stateOf, type AdapterRequest } from './delivery.state.js';
 import { IdempotencyInterceptor } from './idempotency.interceptor.js';
 import { SignatureGuard } from './signature.guard.js';
+import { SourceUrls } from './source.urls.js';
 
 /** Options of the module's own route. Static, since Nest fixes routes before `useFactory` has run. */
 export interface ControllerOptions {
@@ -64,7 +65,10 @@ export function webhooksController(options: ControllerOptions): Type {
   @UseInterceptors(IdempotencyInterceptor)
   @UseFilters(AnswerFilter)
   class WebhooksController {
-    constructor(private readonly dispatcher: EventDispatcher) {}
+    constructor(
+      private readonly dispatcher: EventDispatcher,
+      private readonly urls: SourceUrls,
+    ) {}
 
     /** @Res() keeps Nest from answering: the interceptor does, with bytes that nothing wraps. */
     @All(':source')
@@ -73,6 +77,7 @@ export function webhooksController(options: ControllerOptions): Type {
       const state = stateOf(nodeRequest(request))!;
       // A handshake never comes here: the interceptor answers it.
       if (state.verified.kind !== 'delivery') return;
+      this.urls.cameToOwnRoute(state.source.name);
       state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
     }
   }

@@ -62,8 +62,11 @@ export class Inbox {
     return this.serve(source, request);
   }
 
-  /** Verifies a request, claims what it brings, and says what the answer is. */
-  async serve(source: Source, request: WebhookRequest): Promise<Answer> {
+  /**
+   * Verifies a request, claims what it brings, and says what the answer is.
+   * @param onVerified told of a delivery before it is claimed
+   */
+  async serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
     let verified: Verified;
     try {
       verified = await this.verifier.verify(source, request);
@@ -71,6 +74,7 @@ export class Inbox {
       return this.unverified(source, request, error);
     }
     if (verified.kind === 'handshake') return verified.answer;
+    onVerified?.();
     return this.answer(verified.delivery, this.dispatcher.dispatch(verified.delivery));
   }
 

@@ -53,7 +53,7 @@ export class DryNames {
 
   /** Whether nothing of anything is: the end of every run asks, and an application may have hundreds of handlers. */
   isAll({ all, lane }: NameCounts): boolean {
-    return this.dry.size === all && this.dryAlone.size === lane;
+    return all > 0 && this.dry.size === all && this.dryAlone.size === lane;
   }
 
   without(group: LeaseGroup): LeaseGroup {
