@@ -52,8 +52,8 @@ export class SourceUrls {
     this.logger.warn(
       oneSource(
         source,
-        `was sent an event at ${own.join(' and ')}, where no handler takes it: it is kept as skipped, and a duplicate wherever it comes ` +
-          `to next. The route with @UseWebhook is at ${HOST}${routes.join(' and ')}: set that URL at the provider`,
+        `was sent an event at ${own.join(' and ')}, where no handler takes it: it is kept as skipped until it is sent to the route with ` +
+          `@UseWebhook, at ${HOST}${routes.join(' and ')}: set that URL at the provider`,
       ),
     );
   }

@@ -155,6 +155,13 @@ export class Claimer {
     return results;
   }
 
+  /** For an event that came where nothing took it before it came to a route of the application's: it is the route's now. */
+  async giveSkipped(manager: EntityManager, event: IncomingEvent, route: string): Promise<void> {
+    const claim = await this.claims.find(manager, event);
+    if (claim === undefined) return;
+    await this.claims.addRow(manager, claim.id, { id: outboxId(claim.id, route), name: route }, true);
+  }
+
   /** As `duplicates`, for one. */
   async duplicate(manager: EntityManager, source: Source, event: IncomingEvent): Promise<boolean> {
     return (await this.duplicates(manager, [{ source, event }]))[0]!;

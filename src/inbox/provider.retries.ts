@@ -62,10 +62,9 @@ export class ProviderRetries {
     const [result] = await this.claimer.claim(manager, [{ event, rows }], secondTry);
     if (result!.won) return won(event, rows, lease.owner, result!.receivedAt!);
     await this.claimer.duplicate(manager, source, event);
-    const runnable = [
-      ...this.runnable(source),
-      ...routes.filter((route) => this.registry.handler(route.name) === undefined),
-    ];
+    const onlyRoutes = routes.filter((route) => this.registry.handler(route.name) === undefined);
+    for (const { name } of onlyRoutes) await this.claimer.giveSkipped(manager, event, name);
+    const runnable = [...this.runnable(source), ...onlyRoutes];
     return { won: false, ...(await this.store.leaseEvent(manager, lease.owner, lease.ms, event, runnable)) };
   }
 

@@ -87,14 +87,21 @@ export const DUPLICATES = `
     FROM known k`;
 
 // The claim is locked, so that an erasure at the same moment is seen. `owed` stays: it says what the first receiver knew.
-export const ADD_ROW = `
+const addRow = (condition = '') => `
   WITH claim AS (
-    SELECT source, tenant, event_id FROM webhook_claim WHERE id = $1 AND erased_at IS NULL FOR SHARE
+    SELECT source, tenant, event_id FROM webhook_claim c WHERE id = $1 AND erased_at IS NULL ${condition} FOR SHARE
   )
   INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id)
   SELECT $2, 'handler', $3, $4, $5, $4::text IS NOT NULL, source, tenant, event_id FROM claim
       ON CONFLICT DO NOTHING
   RETURNING id`;
+
+export const ADD_ROW = addRow();
+
+/** The same, to a claim that nothing was owed for. */
+export const ADD_ROW_TO_SKIPPED = addRow(`AND owed = 0 AND NOT EXISTS (
+      SELECT FROM webhook_outbox o
+       WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id AND o.event_id IS NOT NULL)`);
 
 // In the order of the index on (source, received_at): by id, it would read every claim of the table before the window's first.
 export const RECENT = `

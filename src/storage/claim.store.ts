@@ -4,7 +4,7 @@ import { keyText, type EventKey } from '../core/event.js';
 import type { Statements } from './one.message.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
-import { ADD_ROW, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
+import { ADD_ROW, ADD_ROW_TO_SKIPPED, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
 export interface NewClaim extends EventKey {
@@ -145,11 +145,18 @@ export class ClaimStore {
     return row!.locked;
   }
 
-  /** Adds a handler row to a claim that this version's handlers match and an older one's did not. */
-  async addRow(manager: EntityManager, claimId: string, row: NewHandlerRow): Promise<boolean> {
-    const { id, name, orderKey } = row;
+  /**
+   * Adds a handler row to a claim that this version's handlers match and an older one's did not.
+   * @param onlyToSkipped not where anything is owed already
+   */
+  async addRow(
+    manager: EntityManager,
+    claimId: string,
+    { id, name, orderKey }: NewHandlerRow,
+    onlyToSkipped = false,
+  ): Promise<boolean> {
     const values = [claimId, id, name, orderKey?.key ?? null, orderKey?.name ?? null];
-    const added: unknown[] = await manager.query(ADD_ROW, values);
+    const added: unknown[] = await manager.query(onlyToSkipped ? ADD_ROW_TO_SKIPPED : ADD_ROW, values);
     return added.length > 0;
   }
 

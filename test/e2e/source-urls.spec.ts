@@ -1,19 +1,23 @@
 import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
+import { Event, OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { hostModule, startHost, type Host } from '../support/host.js';
 import { send } from '../support/http.js';
-import { answered, OK } from '../support/receiver.js';
+import { answered, DUPLICATE, OK } from '../support/receiver.js';
 import { awardee } from '../support/signing.js';
 import { awardeeSource } from '../support/sources.js';
 
 @Controller({ path: 'billing', version: '2' })
 class Billing {
+  static readonly ran: string[] = [];
+
   @Post('hook')
   @UseWebhook('routed')
-  hook() {}
+  hook(@Event('eventId') id: string) {
+    Billing.ran.push(id);
+  }
 }
 
 @Controller('both')
@@ -120,9 +124,24 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
       expect(await deliver('awardee', id)).toBe(OK);
     }
     expect(told('no handler takes it')).toEqual([
-      "source 'routed' was sent an event at /webhooks/routed, where no handler takes it: it is kept as skipped, and a duplicate " +
-        'wherever it comes to next. The route with @UseWebhook is at https://<your host>/billing/hook: set that URL at the provider',
+      "source 'routed' was sent an event at /webhooks/routed, where no handler takes it: it is kept as skipped until it is sent to " +
+        'the route with @UseWebhook, at https://<your host>/billing/hook: set that URL at the provider',
     ]);
+  });
+
+  it('what came to the wrong path first is run when it is sent to the route, once', async () => {
+    const { origin } = await start({ controllers: [Billing] });
+    const deliver = async (path: string, id: string) =>
+      answered(await send(origin, { path, ...awardee(id, 't', '{}') }));
+    Billing.ran.length = 0;
+    expect(await deliver('/webhooks/routed', 'astray')).toBe(OK);
+    expect(Billing.ran).toEqual([]);
+    expect(await deliver('/billing/hook', 'astray')).toBe(OK);
+    expect(await deliver('/billing/hook', 'astray')).toBe(DUPLICATE);
+    expect(await deliver('/webhooks/routed', 'astray')).toBe(DUPLICATE);
+    expect(Billing.ran).toEqual(['astray']);
+    const events = await database.query(`SELECT state, owed FROM webhook_event WHERE event_id = 'astray'`);
+    expect(events).toEqual([{ state: 'processed', owed: 0 }]);
   });
 
   it('a source with both handlers and a route is warned of at boot', async () => {
