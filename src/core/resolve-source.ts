@@ -38,7 +38,7 @@ const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
 /** Times are signed in whole seconds, and other packages take this option in seconds. */
-const window = duration.refine((value) => (toMs(value) ?? Infinity) >= 1_000, {
+const tolerance = duration.refine((value) => (toMs(value) ?? Infinity) >= 1_000, {
   error: 'expected at least 1 second: a number is milliseconds',
 });
 
@@ -54,7 +54,7 @@ const shape = {
   ackTimeout: pause.optional(),
   maxAttempts: z.int().positive().optional(),
   concurrency: z.int().positive().optional(),
-  tolerance: window.optional(),
+  tolerance: tolerance.optional(),
   staleDuplicates: z.enum(['accept', 'reject']).optional(),
   suspectedReplays: z.enum(['flag', 'refuse']).optional(),
   maxBytes: z.int().positive().optional(),

@@ -69,9 +69,12 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
     return `expected a body of at most ${maxBytes} bytes, unpacked, as maxBytes has it${length}`;
   }
   if (status === ANSWERS.unsupportedEncoding.status) {
+    const encoding = headers['content-encoding'] ?? '';
+    if (encodings.some((one) => one === encoding))
+      return `expected a body packed by ${encoding}, as content-encoding says, received one that cannot be unpacked`;
     const expected =
       encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
-    return `expected ${expected}, as encodings has it, received content-encoding '${headers['content-encoding'] ?? ''}'`;
+    return `expected ${expected}, as encodings has it, received content-encoding '${encoding}'`;
   }
   return 'there is no room for the body at the moment: byteBudget is used up';
 }

@@ -9,7 +9,18 @@ import type { RunnableName } from '../storage/outbox.store.js';
 import type { Occupant } from './job.js';
 import { Pace } from './pace.js';
 import { PausedNames } from './paused.names.js';
-import { half, hasRoom, MAX_INT4, room, Shares } from './places.js';
+import {
+  half,
+  hasRoom,
+  isNext,
+  MAX_INT4,
+  room,
+  Shares,
+  sharesOf,
+  usageOf,
+  type Sharing,
+  type Usage,
+} from './places.js';
 import { poolSize } from './pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
@@ -33,20 +44,6 @@ export interface Look {
 
 type NamedHandler = readonly [string, Handler];
 type NamedWork = readonly [string, unknown];
-type Sharing = ReturnType<HandlerRegistry['shares']>;
-
-/** Handler rows that take a place, by name and by source. */
-interface Counted {
-  readonly count: number;
-  readonly names: Shares;
-  readonly sources: Shares;
-}
-interface Usage {
-  /** Those that wait for a place among them. */
-  readonly leased: Counted;
-  readonly begun: Counted;
-}
-
 interface HandlerRoom extends RunnableName {
   readonly shareLimit: number;
   /** Free places, whoever may take them. */
@@ -122,9 +119,9 @@ export class LeasePlan {
     return [
       // First: the other groups would leave it no place.
       look([...all, ...turned], (jobs) => this.laneGroup(sharing, all, turned, [...jobs]), { alone: true }),
-      look(single, (jobs) => this.handlerRoom(single, this.usage(sharing, jobs), ahead)),
+      look(single, (jobs) => this.handlerRoom(single, usageOf(sharing, jobs), ahead)),
       ...batched.map((one) =>
-        look([one], (jobs) => this.batchGroup(one, this.usage(sharing, jobs)), { batched: true }),
+        look([one], (jobs) => this.batchGroup(one, usageOf(sharing, jobs)), { batched: true }),
       ),
       look([...this.registry.routes()], () => this.routeGroup()),
       look(turned, (jobs) => this.effectGroup(turned, [...jobs])),
@@ -153,14 +150,14 @@ export class LeasePlan {
   hasPlace(row: LeasedRow, jobs: Iterable<Occupant>): boolean {
     const handler = row.kind === 'handler' ? this.registry.handler(row.name)! : undefined;
     if (handler === undefined || handler.batch !== undefined) return true;
-    const usage = this.usage(this.registry.shares(), jobs);
+    const usage = usageOf(this.registry.shares(), jobs);
     if (row.alone || this.ahead(handler) === 0) return usage.begun.count < this.maxHandlers();
     return hasRoom(this.roomOf([row.name, handler], usage));
   }
 
   /** Whether a row that is about to be claimed may have a place here, beside those that others have a right to. */
   hasRoom(handler: Handler, jobs: readonly Occupant[]): boolean {
-    const { leased, begun } = this.usage(this.registry.shares(), jobs);
+    const { leased, begun } = usageOf(this.registry.shares(), jobs);
     const free = this.maxHandlers() - leased.count;
     if (free <= 0 || begun.count < leased.count) return false;
     const reserve = this.reserve(handler);
@@ -181,7 +178,7 @@ export class LeasePlan {
     // While rows wait for places, none is ever free: the lane's gets the next.
     const begun = jobs.filter((job) => job.begun);
     const next = begun.length < jobs.length ? begun.slice(1) : begun;
-    const { names } = this.handlerRoom(handlers, this.usage(sharing, next));
+    const { names } = this.handlerRoom(handlers, usageOf(sharing, next));
     return { names: [...names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
   }
 
@@ -214,25 +211,6 @@ export class LeasePlan {
     const one = room(running.names, [name, handler], free, reserve);
     const limit = Math.max(one.limit, Math.min(next, one.own));
     return { name, maxAttempts: one.maxAttempts, limit, share: source, shareLimit, free };
-  }
-
-  private usage({ names, sources }: Sharing, jobs: Iterable<Occupant>): Usage {
-    const leased = [...jobs].filter(({ rows: [row] }) => row!.kind === 'handler');
-    const counted = (some: readonly Occupant[]): Counted => {
-      const rows = some.map((job) => job.rows[0]!);
-      return {
-        count: some.length,
-        names: new Shares(
-          names,
-          rows.map(({ name }) => name),
-        ),
-        sources: new Shares(
-          sources,
-          rows.map(({ event }) => event!.source),
-        ),
-      };
-    };
-    return { leased: counted(leased), begun: counted(leased.filter((job) => job.begun)) };
   }
 
   /** Places that are kept for others. A quick handler gives its own back in no time; one is kept all the same, for when it is quick no more. */
@@ -280,19 +258,6 @@ export class LeasePlan {
     const asked = this.options.relay === false ? 0 : this.options.relay.handlers;
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
   }
-}
-
-/** While rows of other names wait for places, none is ever free: so that a slow one comes to its part, one row of it waits too. */
-function isNext(name: string, { leased, begun }: Usage, max: number): boolean {
-  const own = leased.names.running(name);
-  return begun.count < leased.count && begun.names.running(name) === own && own < max / 2;
-}
-
-function sharesOf(handlers: readonly NamedHandler[]): Sharing {
-  return {
-    names: new Set(handlers.map(([name]) => name)),
-    sources: new Set(handlers.map(([, { source }]) => source)),
-  };
 }
 
 /** A flooded name is not always first. */

@@ -1,5 +1,6 @@
-import type { Effect, Handler } from '../handlers/handler.registry.js';
+import type { Effect, Handler, HandlerRegistry } from '../handlers/handler.registry.js';
 import type { RunnableName } from '../storage/outbox.store.js';
+import type { Occupant } from './job.js';
 
 export const MAX_INT4 = 2 ** 31 - 1;
 
@@ -56,3 +57,50 @@ export function room(
 export const half = (max: number) => Math.floor(max / 2);
 
 export const hasRoom = ({ limit, shareLimit = limit }: RunnableName) => limit > 0 && shareLimit > 0;
+
+/** What places are shared among. */
+export type Sharing = ReturnType<HandlerRegistry['shares']>;
+
+/** Handler rows that take a place, by name and by source. */
+interface Counted {
+  readonly count: number;
+  readonly names: Shares;
+  readonly sources: Shares;
+}
+export interface Usage {
+  /** Those that wait for a place among them. */
+  readonly leased: Counted;
+  readonly begun: Counted;
+}
+
+export function sharesOf(handlers: readonly (readonly [string, Handler])[]): Sharing {
+  return {
+    names: new Set(handlers.map(([name]) => name)),
+    sources: new Set(handlers.map(([, { source }]) => source)),
+  };
+}
+
+export function usageOf({ names, sources }: Sharing, jobs: Iterable<Occupant>): Usage {
+  const leased = [...jobs].filter(({ rows: [row] }) => row!.kind === 'handler');
+  const counted = (some: readonly Occupant[]): Counted => {
+    const rows = some.map((job) => job.rows[0]!);
+    return {
+      count: some.length,
+      names: new Shares(
+        names,
+        rows.map(({ name }) => name),
+      ),
+      sources: new Shares(
+        sources,
+        rows.map(({ event }) => event!.source),
+      ),
+    };
+  };
+  return { leased: counted(leased), begun: counted(leased.filter((job) => job.begun)) };
+}
+
+/** While rows of other names wait for places, none is ever free: so that a slow one comes to its part, one row of it waits too. */
+export function isNext(name: string, { leased, begun }: Usage, max: number): boolean {
+  const own = leased.names.running(name);
+  return begun.count < leased.count && begun.names.running(name) === own && own < max / 2;
+}

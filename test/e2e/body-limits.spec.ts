@@ -1,7 +1,9 @@
 import { connect } from 'node:net';
 import { once } from 'node:events';
 import { gzipSync } from 'node:zlib';
+import { jest } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
+import { Rejections } from '../../src/inbox/rejections.js';
 import { OnWebhook } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { answered, DUPLICATE, OK, Receiver, TOO_LARGE, UNAVAILABLE } from '../support/receiver.js';
@@ -79,6 +81,46 @@ describe.each(ADAPTERS)('body limits on %s', (adapter) => {
         expect(reply.headers['retry-after']).toBe('5');
       },
     );
+  });
+
+  it.each<[string, string, Buffer, Record<string, string>, string]>([
+    [
+      'too large',
+      'small',
+      Buffer.alloc(LIMIT + 7, 'a'),
+      {},
+      `expected a body of at most ${LIMIT} bytes, unpacked, as maxBytes has it, received ${LIMIT + 7}`,
+    ],
+    [
+      'packed',
+      'small',
+      Buffer.from('x'),
+      { 'content-encoding': 'br' },
+      "expected a body that is not packed, as encodings has it, received content-encoding 'br'",
+    ],
+    [
+      'packed in another way',
+      'large',
+      Buffer.from('x'),
+      { 'content-encoding': 'br' },
+      "expected a body packed by gzip, as encodings has it, received content-encoding 'br'",
+    ],
+    [
+      'packed badly',
+      'large',
+      Buffer.from('x'),
+      { 'content-encoding': 'gzip' },
+      'expected a body packed by gzip, as content-encoding says, received one that cannot be unpacked',
+    ],
+  ])('the log says why a body was not taken: %s', async (_, source, body, headers, detail) => {
+    const added = jest.spyOn(receiver.app.get(Rejections), 'add');
+    try {
+      const request = awardee(nextId(), 'grant.made', body);
+      await receiver.send({ path: `/webhooks/${source}`, body, headers: { ...request.headers, ...headers } });
+      expect(added.mock.calls.map(([, , told]) => told)).toEqual([detail]);
+    } finally {
+      added.mockRestore();
+    }
   });
 
   it('keeps a connection usable after a refusal: the rest of the body is not taken for the next request', async () => {
