@@ -33,6 +33,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
   const articles = await add('programs/worker.ts', 'drain_articles');
   const large = await add('programs/worker.ts', 'drain_large', { others: 200 });
   const least = await add('programs/worker.ts', 'drain_least');
+  const behindLease = await add('programs/worker.ts', 'drain_behind_lease');
   const graphile = await add('peers/graphile.ts', 'drain_graphile');
   const boss = await add('peers/pg-boss.ts', 'drain_boss');
   const few = Math.ceil(jobs / 4);
@@ -47,6 +48,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
         worker('handlers, ours beside 200 others', large, { work: 'handlers', jobs: few }),
         worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
         worker('handlers, two messages and no more', least, { work: 'messages', jobs: few }),
+        worker('handlers, two messages behind a lease', behindLease, { work: 'leased', jobs: few }),
         worker('handlers, ours in batches of 100', batched, { work: 'batches', jobs }),
       ],
       settings,

@@ -1,5 +1,6 @@
 // Our relay in a process of its own, and the loop that articles show instead of one.
 import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
 import { Injectable, Module, type INestApplicationContext, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
@@ -17,7 +18,7 @@ import {
 } from '../../src/index.js';
 import { WakeUp } from '../../src/outbox/wake-up.js';
 import { pgClient } from '../../src/storage/connection.js';
-import { inOneMessage, queryBehind } from '../../src/storage/one.message.js';
+import { inOneMessage, prepared, queryBehind } from '../../src/storage/one.message.js';
 import { serve } from '../support/program.js';
 import { eventBody, SECRET, signature } from '../support/signed.js';
 
@@ -30,7 +31,7 @@ export interface WorkerSettings {
   readonly others?: number;
 }
 export interface DrainOrder {
-  readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages';
+  readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages' | 'leased';
   readonly jobs: number;
   /** Jobs beside them that are pending all the while, worked off afterwards. @default 0 */
   readonly waiting?: number;
@@ -149,6 +150,7 @@ async function drain(app: INestApplicationContext, order: DrainOrder, nth: numbe
   const dataSource = app.get(DataSource);
   if (order.work === 'articles') return articles(dataSource, order.jobs, nth);
   if (order.work === 'messages') return messages(dataSource, order.jobs, nth);
+  if (order.work === 'leased') return leased(dataSource, order.jobs, nth);
   const { jobs, waiting = 0, fills = true } = order;
   const isLeft = async () => {
     // By the lease's index: asked for all that is pending it would read the table from end to end, each time, beside what is measured.
@@ -203,20 +205,68 @@ async function messages(dataSource: DataSource, jobs: number, nth: number): Prom
     `INSERT INTO processed_event (event_id) SELECT 'm${nth}-' || g FROM generate_series(1, $1::int) g`,
     [jobs],
   );
-  const runners = Array.from({ length: AT_ONCE }, () => dataSource.createQueryRunner());
-  const free = await Promise.all(runners.map(pgClient));
+  const { work, end } = await twoMessages(dataSource);
   const result = await atOnce(jobs, async (one) => {
     const id = `m${nth}-${one}`;
-    const client = free.pop()!;
-    const query = { sql: WRITE, values: written([['messages', id, 'invoice.paid']]) };
-    const { error } = await queryBehind(client, [{ sql: 'BEGIN' }], query, client.query.bind(client));
-    if (error !== null) throw error;
-    const mark = { sql: `UPDATE processed_event SET processed_at = now() WHERE event_id = $1`, values: [id] };
-    await inOneMessage(client, dataSource, [mark, { sql: 'COMMIT' }]);
-    free.push(client);
+    await work(id, {
+      sql: `UPDATE processed_event SET processed_at = now() WHERE event_id = $1`,
+      values: [id],
+    });
   });
-  await Promise.all(runners.map((runner) => runner.release()));
+  await end();
   return result;
+}
+
+/** Rows ahead for seven places, as many as our relay leases at most. */
+const LEASED = 21;
+const LEASE = `UPDATE owed_event SET attempt = attempt + 1, leased_by = $1, due_at = now() + interval '30 s'
+  WHERE event_id IN (SELECT event_id FROM owed_event WHERE processed_at IS NULL AND due_at <= now()
+                      ORDER BY due_at LIMIT ${LEASED} FOR UPDATE SKIP LOCKED)
+  RETURNING event_id, attempt`;
+
+/**
+ * The same of rows that are leased first, so that a run that kills its process is counted and another process runs no row of ours: one
+ * index to find them by, and a fence. Still no event, no settings, no ORM.
+ */
+async function leased(dataSource: DataSource, jobs: number, nth: number): Promise<DrainResult> {
+  await dataSource.query(
+    `INSERT INTO owed_event (event_id) SELECT 'l${nth}-' || g FROM generate_series(1, $1::int) g`,
+    [jobs],
+  );
+  const owner = randomUUID();
+  const rows: { event_id: string; attempt: number }[] = [];
+  let leasing: Promise<void> | undefined;
+  const lease = async () => {
+    rows.push(...(await prepared<(typeof rows)[number]>(dataSource.manager, LEASE, [owner])));
+    leasing = undefined;
+  };
+  const { work, end } = await twoMessages(dataSource);
+  const result = await atOnce(jobs, async (one) => {
+    while (rows.length === 0) await (leasing ??= lease());
+    const { event_id: id, attempt } = rows.shift()!;
+    if (rows.length <= AT_ONCE && one + rows.length < jobs) leasing ??= lease();
+    const sql = `UPDATE owed_event SET processed_at = now(), leased_by = NULL
+      WHERE event_id = $1 AND attempt = $2 AND leased_by = $3`;
+    await work(id, { sql, values: [id, attempt, owner] });
+  });
+  await end();
+  return result;
+}
+
+async function twoMessages(dataSource: DataSource) {
+  const runners = Array.from({ length: AT_ONCE }, () => dataSource.createQueryRunner());
+  const free = await Promise.all(runners.map(pgClient));
+  return {
+    work: async (id: string, mark: { sql: string; values: readonly unknown[] }) => {
+      const client = free.pop()!;
+      const query = { sql: WRITE, values: written([['messages', id, 'invoice.paid']]) };
+      const { error } = await queryBehind(client, [{ sql: 'BEGIN' }], query, client.query.bind(client));
+      if (error !== null) throw error;
+      await inOneMessage(client, dataSource, [mark, { sql: 'COMMIT' }]);
+      free.push(client);
+    },
+    end: () => Promise.all(runners.map((runner) => runner.release())),
+  };
 }
 
 /** As many at once as our relay runs with the same pool. */

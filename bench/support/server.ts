@@ -18,6 +18,9 @@ export interface Server {
 const TABLES = `
   CREATE TABLE business_record (source text, event_id text, kind text, PRIMARY KEY (source, event_id));
   CREATE TABLE processed_event (event_id text PRIMARY KEY, received_at timestamptz NOT NULL DEFAULT now(), processed_at timestamptz);
+  CREATE TABLE owed_event (event_id text PRIMARY KEY, due_at timestamptz NOT NULL DEFAULT now(), attempt integer NOT NULL DEFAULT 0,
+    leased_by uuid, processed_at timestamptz);
+  CREATE INDEX owed_event_due ON owed_event (due_at) WHERE processed_at IS NULL;
   CREATE TABLE outbox_message (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id text NOT NULL, kind text NOT NULL,
     payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz);
   CREATE INDEX ON outbox_message (id) WHERE sent_at IS NULL`;
