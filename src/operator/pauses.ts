@@ -5,14 +5,20 @@ import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { within } from '../core/within.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
+import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { PausedNames } from '../outbox/paused.names.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import { checkDecider, type Decider } from './decider.js';
 
+/** For how long a pause waits for a lease that may have been decided on before it. */
+const LEASE_MS = 1_000;
+
 /**
- * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. Events are still received and claimed,
+ * Pauses sources, handlers and effects on all instances, within a second; what runs goes on, and this instance has leased nothing more
+ * of it when the pause is told of. Events are still received and claimed,
  * and the relay runs them after the pause, also where a delivery would have waited for its handlers; a redelivery meanwhile is answered
  * 503. A route with `@UseWebhook` is run by deliveries alone: it is answered 503 and nothing is claimed, so that what its provider
  * gives up on during the pause is not received. A paused source stops its handlers, not the effects that they have enqueued.
@@ -27,6 +33,7 @@ export class Pauses {
     private readonly registry: HandlerRegistry,
     private readonly store: PauseStore,
     private readonly paused: PausedNames,
+    private readonly relay: OutboxRelay,
     private readonly wakeUp: WakeUp,
   ) {}
 
@@ -41,6 +48,7 @@ export class Pauses {
     const name = this.known(kind, asked);
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
+    await within(this.relay.leased(), LEASE_MS);
     this.logger.log(logLine('paused', { kind, name, by, reason }));
     return changed;
   }

@@ -163,6 +163,11 @@ export class OutboxRelay {
     await within(ended, ABORT_MS);
   }
 
+  /** Waits for what is being leased now: it may have been decided on before something was paused. */
+  async leased(): Promise<void> {
+    await this.leasing.catch(() => undefined);
+  }
+
   /** Waits for what is being leased and for what runs now. */
   settled(): Promise<unknown> {
     return this.leasing

@@ -247,6 +247,26 @@ describe('a pause', () => {
     expect(await inbox.app.get(Pauses).resume(kind, name, who)).toBe(false);
   });
 
+  it('is told of when no lease is under way that was decided on before it', async () => {
+    const inbox = await start({ providers: [scripted({})] });
+    const { dataSource } = inbox;
+    let isPaused = false;
+    let running: Promise<unknown>[] = [];
+    await dataSource.transaction(async (manager) => {
+      await manager.query(`LOCK TABLE webhook_outbox IN ACCESS EXCLUSIVE MODE`);
+      const round = inbox.relay.tick();
+      const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'webhook_outbox'::regclass`;
+      await until(async () => (await database.query(waiting)).length > 0);
+      const pausing = inbox.app.get(Pauses).pause('source', 'awardee', who);
+      running = [round, pausing.then(() => (isPaused = true))];
+      await until(async () => (await inbox.app.get(Pauses).list()).length > 0);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(isPaused).toBe(false);
+    });
+    await Promise.all(running);
+    expect(isPaused).toBe(true);
+  });
+
   it('by a former name is one by the name of today', async () => {
     const inbox = await start({
       providers: [scripted({}, { handler: { was: ['old'] }, effect: { was: ['old-mail'] } })],
