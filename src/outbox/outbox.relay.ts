@@ -24,10 +24,8 @@ import type { WokenNames } from './wake-up.js';
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
 
-interface Taken {
-  readonly started: StartedJob[];
-  readonly moved: number;
-}
+/** Told of each job as it starts: what comes after it in the round may fail. */
+type OnStart = (job: StartedJob) => void;
 
 /** As many rows as a look must find for there to be more: the least that it was limited to. */
 const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
@@ -65,11 +63,19 @@ export class OutboxRelay {
     return this.runner.totals;
   }
 
-  /** One round: leases what is due and there is room for, runs it to its end, and says what became of it. */
+  /**
+   * One round: leases what is due and there is room for, runs it to its end, and says what became of it.
+   * @throws when the outbox could not be read, after the end of what it has started all the same
+   */
   async tick(): Promise<TickReport> {
     this.woken(undefined);
-    const jobs = await this.lease(false);
-    const outcomes = await Promise.all(jobs.map((job) => job.ended));
+    const ends: StartedJob['ended'][] = [];
+    try {
+      await this.lease(false, (job) => ends.push(job.ended));
+    } finally {
+      await Promise.all(ends);
+    }
+    const outcomes = await Promise.all(ends);
     return report(outcomes.flatMap((one) => [...one.values()]));
   }
 
@@ -88,12 +94,16 @@ export class OutboxRelay {
    * Leases and starts runs without waiting for their end. True when there may be more that is due.
    * @param onEnd told of each run's end, with the names of what it left to be run again
    * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
+   * @throws when the outbox could not be read; of what it has started all the same, `onEnd` is told
    */
   async round(onEnd: (again: readonly string[]) => void, everywhere = true): Promise<boolean> {
     if (everywhere) this.woken(undefined);
-    const jobs = await this.lease(true);
-    for (const job of jobs) void job.ended.then((outcomes) => onEnd(namesToRunAgain(job, outcomes)));
-    return jobs.length > 0;
+    let any = false;
+    await this.lease(true, (job) => {
+      any = true;
+      void job.ended.then((outcomes) => onEnd(namesToRunAgain(job, outcomes)));
+    });
+    return any;
   }
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
@@ -181,22 +191,21 @@ export class OutboxRelay {
   }
 
   // One lease at a time, so that two never count the same free places.
-  private lease(ahead: boolean): Promise<StartedJob[]> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(ahead));
+  private lease(ahead: boolean, onStart: OnStart): Promise<void> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(ahead, onStart));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(ahead: boolean): Promise<StartedJob[]> {
+  private async leaseNow(ahead: boolean, onStart: OnStart): Promise<void> {
     const { leaseMs } = runningRelay(this.options);
-    if (this.runner.isExclusive) return [];
+    if (this.runner.isExclusive) return;
     // A connection that is half open never answers: it is given up, and the next round has another.
     if (await this.turns.give(leaseMs)) {
       this.dry.forget(undefined);
       this.starts.forget(undefined);
     }
-    const started: StartedJob[] = [];
-    if (this.dry.isAll(this.plan.nameCounts)) return started;
+    if (this.dry.isAll(this.plan.nameCounts)) return;
     const looks = await this.plan.looks(leaseMs, ahead);
     const [lane] = looks;
     await this.passOverEmptyBatches(looks, leaseMs);
@@ -204,15 +213,11 @@ export class OutboxRelay {
     for (const look of looks) {
       if (this.dry.hasAll(look)) continue;
       const wanted = look.group(this.runner.occupants);
-      const taken = await this.leaseGroup(this.dry.without(wanted), leaseMs);
-      started.push(...taken.started);
-      moved += taken.moved;
-      if (started.some(({ exclusive }) => exclusive)) return started;
+      moved += await this.leaseGroup(this.dry.without(wanted), leaseMs, onStart);
+      if (this.runner.isExclusive) return;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0)
-      started.push(...(await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs)).started);
-    return started;
+    if (moved > 0) await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs, onStart);
   }
 
   /** Each batched handler is leased by a statement of its own: one statement tells which of many are worth it. */
@@ -245,10 +250,11 @@ export class OutboxRelay {
     }
   }
 
-  private async leaseGroup(group: LeaseGroup, leaseMs: number): Promise<Taken> {
+  /** Says how many rows have come into the lane. */
+  private async leaseGroup(group: LeaseGroup, leaseMs: number, onStart: OnStart): Promise<number> {
     const { limit, alone = false } = group;
     const names = alone ? group.names : this.starts.of(group.names);
-    if (this.stopped || limit <= 0 || names.length === 0) return { started: [], moved: 0 };
+    if (this.stopped || limit <= 0 || names.length === 0) return 0;
     const startedAt = performance.now();
     this.dry.lookBegins();
     const { leased, exhausted, moved, lastDue } = await onConnection(
@@ -271,19 +277,19 @@ export class OutboxRelay {
         isFull,
         alone,
       );
-    else if (found === 0) return this.leaseGroup(group, leaseMs);
+    else if (found === 0) return this.leaseGroup(group, leaseMs, onStart);
     this.failures.tellExhausted(exhausted);
     if (this.stopped) {
       await this.statements.send((manager) => this.store.release(manager, leased));
-      return { started: [], moved };
+      return moved;
     }
     const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
     const whole = leased.filter((row) => !orphans.includes(row));
     if (leased.length > 0) this.pace.leaseTook(performance.now() - startedAt);
-    const started = this.plan.jobs(whole).map((rows) => this.runner.start(rows, startedAt + leaseMs));
+    for (const rows of this.plan.jobs(whole)) onStart(this.runner.start(rows, startedAt + leaseMs));
     for (const row of orphans) await this.failures.bury(row);
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs);
-    return { started, moved };
+    if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs, onStart);
+    return moved;
   }
 }

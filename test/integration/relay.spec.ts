@@ -3,9 +3,11 @@ import { join } from 'node:path';
 import { Injectable } from '@nestjs/common';
 import { OnEffect, OnWebhook, type EffectContext, type WebhookEvent } from '../../src/index.js';
 import { Tally } from '../../src/core/tally.js';
+import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { Latch } from '../support/latch.js';
 import { transactionHeld } from '../support/open-transactions.js';
 import {
   clear,
@@ -427,6 +429,65 @@ describe('rounds', () => {
     await inbox.deliver('d-1');
     await until(async () => (await inbox.rows())[0]?.state === 'done');
     expect(failures).toBeLessThan(0);
+  });
+
+  describe('a round in which a later look fails', () => {
+    const gate = () => {
+      const ran: string[] = [];
+      const latch = new Latch();
+      script.handle = async ({ eventId }) => {
+        ran.push(eventId);
+        if (ran.length === 1) await latch.wait();
+      };
+      return { ran, latch };
+    };
+    /** The handlers' look comes first, the effects' last. */
+    const failEffects = (inbox: TestInbox) => {
+      const store = inbox.app.get(OutboxStore);
+      const lease = store.lease.bind(store);
+      let failures = 0;
+      store.lease = async (...args) => {
+        if (!args[3].some(({ name }) => inbox.app.get(HandlerRegistry).effects().has(name)))
+          return lease(...args);
+        failures += 1;
+        throw new Error('no database');
+      };
+      return { count: () => failures, stop: () => void (store.lease = lease) };
+    };
+
+    it('still waits for what it has started, by tick', async () => {
+      const { ran, latch } = gate();
+      const inbox = await start();
+      await inbox.deliver('d-1');
+      const failing = failEffects(inbox);
+      const ticking = inbox.relay.tick();
+      let over = false;
+      void ticking.catch(() => (over = true));
+      await until(() => failing.count() === 1 && ran.length === 1);
+      await pause(20);
+      expect(over).toBe(false);
+      latch.open();
+      await expect(ticking).rejects.toThrow('no database');
+      expect(await inbox.rows()).toMatchObject([{ state: 'done' }]);
+    });
+
+    it('still has the place of what it has started filled again, in the loop', async () => {
+      const { ran, latch } = gate();
+      const inbox = await start({
+        loop: true,
+        providers: [scripted(script, { handler: { concurrency: 1 } })],
+        webhooks: { relay: { pollInterval: '1h', handOff: false } },
+      });
+      const failing = failEffects(inbox);
+      await inbox.deliver('d-1');
+      await until(() => ran.length === 1 && failing.count() > 0);
+      const before = failing.count();
+      await inbox.deliver('d-2');
+      await until(() => failing.count() > before);
+      failing.stop();
+      latch.open();
+      await until(async () => (await inbox.rows(`state = 'done'`)).length === 2, 5_000);
+    });
   });
 
   it('a commit of this process wakes the relay: nothing waits for the poll', async () => {
