@@ -228,13 +228,15 @@ describe('case 26 the server takes no writes', () => {
   });
 
   describe('what has run meanwhile is recorded, though every connection of the pool leads to the server that takes no writes', () => {
-    const relay = { lease: '10m' };
-    const enqueued = (to: TestInbox) => to.app.get(Outbox).enqueue(to.dataSource.manager, 'mail', {});
+    // A listener whose connection is ended tries its next one through the pool.
+    const relay = { lease: '10m', listen: false };
+    // By a connection of the test's: the pool may still hold one to the server that takes no writes.
+    const enqueued = (to: TestInbox) => to.app.get(Outbox).enqueue(database.dataSource.manager, 'mail', {});
 
     it('a handler that has failed', async () => {
       const to = await start({ webhooks: { relay } });
       script.handle = async (_, { manager }) => {
-        await demotedPool(to);
+        await demotedPool(to, 1);
         // Its own connection is no way out either.
         await manager.query('SELECT pg_terminate_backend(pg_backend_pid())');
       };
@@ -302,18 +304,22 @@ describe('case 26 the server takes no writes', () => {
     });
   });
 
-  /** Fills the idle part of the pool with connections to a server that takes no writes; new ones lead to one that does. */
-  async function demotedPool(to: TestInbox): Promise<void> {
-    // A look of the relay's that still goes on would be lent a connection that is about to end.
+  /**
+   * Fills the pool, but for what its caller holds of it, with connections to a server that takes no writes; new ones lead to one that
+   * does.
+   */
+  async function demotedPool(to: TestInbox, held = 0): Promise<void> {
+    const pool = poolOf(to.dataSource);
+    // What still goes on would be lent a connection that is about to end, or bring back one that is sound.
     await to.relay.leased();
+    await until(() => pool.totalCount - pool.idleCount === held);
     await readOnly('on', 'keep');
     await database.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle'`,
     );
-    const pool = poolOf(to.dataSource);
+    const free = 10 - held;
     await until(async () => {
-      const free = 10 - (pool.totalCount - pool.idleCount);
       const modes = await Promise.all(
         Array.from({ length: free }, () =>
           to.dataSource
