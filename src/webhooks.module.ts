@@ -88,11 +88,13 @@ import { ErasureStore } from './storage/erasure.store.js';
 import { hearErrors } from './storage/connection.js';
 import { withoutPreparedStatements } from './storage/one.message.js';
 import { dataSourceProvider } from './storage/data-source.provider.js';
+import { EffectStore } from './storage/effect.store.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
 import { RecordStore } from './storage/record.store.js';
 import { PauseStore } from './storage/pause.store.js';
+import { SettleStore } from './storage/settle.store.js';
 import { ReplayStore } from './storage/replay.store.js';
 import { TurnStore } from './storage/turn.store.js';
 import { WatermarkStore } from './storage/watermark.store.js';
@@ -127,6 +129,7 @@ const storage = [
   StrayQueries,
   ClaimStore,
   DecisionStore,
+  EffectStore,
   ErasureStore,
   LeaseStore,
   NotifyStore,
@@ -135,6 +138,7 @@ const storage = [
   RecordStore,
   ReplayStore,
   RetentionStore,
+  SettleStore,
   TurnStore,
   WatermarkStore,
 ];

@@ -13,6 +13,7 @@ import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
+import { SettleStore } from '../storage/settle.store.js';
 import { NotCommitted, type UserTransaction } from '../storage/user.transaction.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
@@ -55,6 +56,7 @@ export class InlineDispatcher {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly claims: ClaimStore,
     private readonly store: OutboxStore,
+    private readonly settles: SettleStore,
     private readonly claimer: Claimer,
     private readonly providerRetries: ProviderRetries,
     private readonly runner: HandlerRunner,
@@ -223,7 +225,7 @@ export class InlineDispatcher {
     // Made dead in the lease: no settle tells of it, and the redelivery finds out.
     if (taken.exhausted.length > 0) return false;
     for (const row of ofInline(taken.leased, inline)) {
-      if ((await this.store.endOf(manager, row)) === undefined) return false;
+      if ((await this.settles.endOf(manager, row)) === undefined) return false;
     }
     return true;
   }

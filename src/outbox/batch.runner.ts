@@ -6,7 +6,7 @@ import { Tally } from '../core/tally.js';
 import type { BatchEvent } from '../core/context.js';
 import { namesOf, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
+import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import type { UserTransaction } from '../storage/user.transaction.js';
 import { Deadline } from './deadline.js';
@@ -35,7 +35,7 @@ export class BatchRunner {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    private readonly store: OutboxStore,
+    private readonly store: SettleStore,
     private readonly turns: TurnStore,
     private readonly preparer: EventPreparer,
     private readonly stale: StaleFilter,

@@ -8,7 +8,7 @@ import { UnreadableBody } from '../core/payload.js';
 import type { EffectContext } from '../core/context.js';
 import { HandlerRegistry, namesOf, type Effect } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
+import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
@@ -33,7 +33,7 @@ export class EffectRunner {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    private readonly store: OutboxStore,
+    private readonly store: SettleStore,
     private readonly settles: GroupSettle,
     private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,

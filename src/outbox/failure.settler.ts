@@ -10,7 +10,7 @@ import type { DeadReason, ParkedReason } from '../core/states.js';
 import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import type { ExhaustedRow, LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore, type FailedSettle } from '../storage/outbox.store.js';
+import { SettleStore, type FailedSettle } from '../storage/settle.store.js';
 import { DeadLetters } from './dead.letters.js';
 import { LoneStatements } from './lone.statements.js';
 import { ResultRefused } from './result.js';
@@ -48,7 +48,7 @@ export class FailureSettler {
   private readonly logger = new Logger('WebhookInbox');
 
   constructor(
-    private readonly store: OutboxStore,
+    private readonly store: SettleStore,
     private readonly statements: LoneStatements,
     private readonly deadLetters: DeadLetters,
     private readonly alerts: Alerts,

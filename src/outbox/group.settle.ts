@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { isWholeDatabases } from '../core/classify.js';
-import { OutboxStore, type Settle } from '../storage/outbox.store.js';
+import { SettleStore, type Settle } from '../storage/settle.store.js';
 import { LoneStatements } from './lone.statements.js';
 
 const MAX_ROWS = 500;
@@ -22,7 +22,7 @@ export class GroupSettle {
   private inFlight = 0;
 
   constructor(
-    private readonly store: OutboxStore,
+    private readonly store: SettleStore,
     private readonly statements: LoneStatements,
   ) {}
 

@@ -12,7 +12,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { HandlerContext } from '../core/context.js';
 import { HandlerRegistry, namesOf, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
+import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
@@ -50,7 +50,7 @@ export class HandlerRunner {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
-    private readonly store: OutboxStore,
+    private readonly store: SettleStore,
     private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly failures: FailureSettler,

@@ -3,7 +3,7 @@ import type { EntityManager, QueryRunner } from 'typeorm';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
-import { OutboxStore } from '../storage/outbox.store.js';
+import { EffectStore } from '../storage/effect.store.js';
 import { checkEnqueue } from './enqueue.options.js';
 import { freeze, newEffect } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
@@ -14,7 +14,7 @@ export class Outbox {
   private readonly runs = new WeakMap<QueryRunner, Enqueue>();
 
   constructor(
-    private readonly store: OutboxStore,
+    private readonly store: EffectStore,
     private readonly registry: HandlerRegistry,
     private readonly wakeUp: WakeUp,
   ) {}

@@ -6,7 +6,7 @@ import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
-import { OutboxStore, type NewEffect } from '../storage/outbox.store.js';
+import { EffectStore, type NewEffect } from '../storage/effect.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import { checkEnqueue } from './enqueue.options.js';
 
@@ -22,7 +22,7 @@ export class EnqueueStores {
   private readonly waiting = new WeakMap<EntityManager, Waiting[]>();
 
   constructor(
-    readonly outbox: OutboxStore,
+    readonly effects: EffectStore,
     readonly replays: ReplayStore,
     readonly registry: HandlerRegistry,
   ) {}
@@ -49,7 +49,7 @@ export class EnqueueStores {
     while (all.length > 0) {
       const sent = all.splice(0, fitting(all));
       try {
-        const inserted = await this.outbox.enqueue(
+        const inserted = await this.effects.enqueue(
           manager,
           sent.map(({ effect }) => effect),
         );
@@ -98,7 +98,7 @@ export class RunEnqueue {
     const frozen = freeze(effect.name, payload);
     const ids = await this.ids(effect, key);
     // A row of a former name is looked for first; without former names the insert itself tells.
-    const former = ids.length > 1 ? await this.stores.outbox.existing(this.manager, ids, frozen) : undefined;
+    const former = ids.length > 1 ? await this.stores.effects.existing(this.manager, ids, frozen) : undefined;
     if (former !== undefined) return { id: former.id, existing: true };
     const id = ids[0]!;
     const inserted = await this.stores.insert(this.manager, {
@@ -109,7 +109,7 @@ export class RunEnqueue {
       payload: frozen,
     });
     if (inserted) this.woken.push(effect.name);
-    else await this.stores.outbox.existing(this.manager, [id], frozen);
+    else await this.stores.effects.existing(this.manager, [id], frozen);
     return { id, existing: !inserted };
   };
 

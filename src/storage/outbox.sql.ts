@@ -1,17 +1,11 @@
-import { PLACE } from './turn.sql.js';
-
-/** What a settle makes of a row that has succeeded. */
-const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-           alone = false`;
-
-// `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice.
-const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
+import { FENCE, FENCED_ROWS } from './fence.js';
 
 /**
  * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
  * been another row that killed the process. An effect's loss counts, as its call may have been made.
  */
-const FORGIVEN = (row: string) => `CASE WHEN ${row}.alone AND ${row}.kind = 'handler' THEN 1 ELSE 0 END`;
+export const FORGIVEN = (row: string) =>
+  `CASE WHEN ${row}.alone AND ${row}.kind = 'handler' THEN 1 ELSE 0 END`;
 
 /**
  * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
@@ -122,115 +116,11 @@ export const LIVE_LEASES = `
    WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL AND kind = 'handler'
      AND state = 'pending' AND NOT id = ANY($4::uuid[])`;
 
-/** Without a result: of a statement that writes to one table, planning takes a third less. */
-export const SETTLE = `
-  UPDATE webhook_outbox o
-     SET ${DONE}
-   WHERE ${FENCE}`;
-
-/** Of the error that a settle with the COMMIT fails with. */
-export const REFUSED = 'webhook inbox: rows settled: ';
-
-const SETTLED = `
-  settled AS (
-    UPDATE webhook_outbox o
-       SET ${DONE}
-     WHERE ${FENCE}
-    RETURNING o.id
-  )`;
-const KEPT = `
-  kept AS (
-    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
-        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
-  )`;
-
-// For one message with COMMIT: they fail where the fence refuses them, so that the COMMIT is not reached. The cast fails when it is
-// run, and it is run for no other count than one.
-const ONE_OR_FAIL = `SELECT CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END FROM settled`;
-export const SETTLE_OR_FAIL = `WITH ${SETTLED} ${ONE_OR_FAIL}`;
-export const SETTLE_WITH_RESULT_OR_FAIL = `WITH ${SETTLED}, ${KEPT} ${ONE_OR_FAIL}`;
-
-export const SETTLE_WITH_RESULT = `WITH ${SETTLED}, ${KEPT}
-  SELECT count(*)::int AS settled FROM settled`;
-
-export const FAIL = `
-  WITH failed AS (
-    UPDATE webhook_outbox o
-       SET state = $4, leased_by = NULL, error = $7, reason = $6,
-           alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')},
-           begun_at = CASE WHEN $8 THEN o.begun_at END,
-           due_at = CASE WHEN $4 = 'pending' THEN greatest(clock_timestamp(),
-                         coalesce($9::timestamptz, clock_timestamp()) + $5 * interval '1 ms') ELSE o.due_at END,
-           settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
-     WHERE ${FENCE}
-    RETURNING o.id
-  )
-  SELECT id FROM failed`;
-
-export const SUPERSEDE = `
-  WITH superseded AS (
-    UPDATE webhook_outbox o
-       SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
-           alone = false
-     WHERE ${FENCE}
-    RETURNING o.id
-  )
-  SELECT id FROM superseded`;
-
 export const BEGIN_EFFECT = `
   WITH begun AS (
     UPDATE webhook_outbox o SET begun_at = clock_timestamp() WHERE ${FENCE} RETURNING o.id
   )
   SELECT id FROM begun`;
-
-// A late end of an attempt that nobody has repeated yet: what it says is what happened.
-// What a person has erased meanwhile must not come back; the row's lock makes an erasure at this moment come before or after.
-export const KEEP_RESULT = `
-  INSERT INTO webhook_outbox_data (outbox_id, result)
-  SELECT id, $2 FROM webhook_outbox WHERE id = $1 AND state <> 'erased' FOR SHARE
-      ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result`;
-
-export const SETTLE_LATE = `
-  WITH settled AS (
-    UPDATE webhook_outbox o
-       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-           alone = false
-     WHERE o.id = $1 AND o.attempt = $2
-       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))
-    RETURNING o.id
-  ), kept AS (
-    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $3::text FROM settled WHERE $3::text IS NOT NULL
-        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
-  )
-  SELECT id FROM settled`;
-
-// A call that is known to have been made, of a row that waits for a person for not knowing it: only its completion is missing.
-export const RESUME_LATE = `
-  WITH resumed AS (
-    UPDATE webhook_outbox o
-       SET state = 'pending', due_at = ${PLACE}, waits = o.order_key IS NOT NULL, attempt_base = o.attempt, reason = NULL,
-           begun_at = NULL
-     WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'parked'
-    RETURNING o.id
-  )
-  SELECT id FROM resumed`;
-
-// A call that is known to have been made and must not be made again by itself. A parked row waits for a person already.
-export const FAIL_LATE = `
-  WITH failed AS (
-    UPDATE webhook_outbox o
-       SET state = 'dead', settled_at = clock_timestamp(), reason = $3, error = $4, alone = false
-     WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'pending' AND o.leased_by IS NULL
-    RETURNING o.id
-  )
-  SELECT id FROM failed`;
-
-const FENCED_ROWS = `
-  SELECT o.id FROM webhook_outbox o
-    JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
-      ON o.id = f.id AND o.attempt = f.attempt AND o.leased_by = f.owner
-   WHERE o.state = 'pending'
-   ORDER BY o.id`;
 
 export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
@@ -254,52 +144,3 @@ export const RENEW = `
     JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
       ON o.id = f.id AND o.attempt = f.attempt AND o.leased_by = f.owner
    WHERE o.state = 'pending'`;
-
-// One microsecond after the other, in the order of the calls: it is the place in the line of those with an order key. The payloads come
-// as one value: an array of them would be sent as text, twice as long.
-export const ENQUEUE = `
-  WITH given AS (
-    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::timestamptz[], $10::float8[], $11::text[], $12::int[], $13::int[]) WITH ORDINALITY
-           AS g(id, name, key, parent_id, source, tenant, event_id, order_key, run_at, delay_ms, first_name,
-                payload_at, payload_bytes, nth)
-  ), enqueued AS (
-    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at)
-    SELECT id, 'effect', name, key, parent_id, source, tenant, event_id, order_key,
-           CASE WHEN order_key IS NOT NULL OR (parent_id IS NULL AND key <> '') THEN first_name END, order_key IS NOT NULL,
-           coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms') + nth * interval '1 us'
-      FROM given
-        ON CONFLICT DO NOTHING
-    RETURNING id
-  ), data AS (
-    INSERT INTO webhook_outbox_data (outbox_id, payload)
-    SELECT id, substring($14::bytea FROM payload_at FOR payload_bytes) FROM enqueued JOIN given USING (id)
-  )
-  SELECT id FROM enqueued`;
-
-export const EXISTING = `
-  WITH found AS (
-    SELECT d.outbox_id AS id, d.payload IS NOT NULL AND d.payload <> $2 AS other
-      FROM webhook_outbox_data d JOIN webhook_outbox o ON o.id = d.outbox_id
-     WHERE d.outbox_id = ANY($1::uuid[]) LIMIT 1
-  ), noted AS (
-    UPDATE webhook_outbox_data d SET other_payload_sha256 = sha256($2)
-      FROM found WHERE d.outbox_id = found.id AND found.other
-  )
-  SELECT id, other FROM found`;
-
-// Batches: rows are locked in the order of their ids, so that two batches never wait for each other.
-export const SETTLE_MANY = `
-  WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
-  settled AS (
-    UPDATE webhook_outbox o
-       SET ${DONE}
-      FROM ours WHERE o.id = ours.id
-    RETURNING o.id
-  ), kept AS (
-    INSERT INTO webhook_outbox_data (outbox_id, result)
-    SELECT s.id, r.result FROM settled s JOIN unnest($1::uuid[], $4::text[]) AS r(id, result) ON r.id = s.id
-     WHERE r.result IS NOT NULL
-        ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
-  )
-  SELECT id FROM settled`;

@@ -9,7 +9,7 @@ import {
   type EffectContext,
   type HandlerContext,
 } from '../../src/index.js';
-import { OutboxStore } from '../../src/storage/outbox.store.js';
+import { SettleStore } from '../../src/storage/settle.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -147,7 +147,7 @@ describe('a call that was made', () => {
     const script: Partial<Script> = { effect: () => void (calls += 1) };
     const inbox = await start({ providers: [scripted(script, { effect: { inDoubt: 'park' } })] });
     await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {});
-    const store = inbox.app.get(OutboxStore);
+    const store = inbox.app.get(SettleStore);
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     const settleMany = store.settleMany.bind(store);
     const endOf = store.endOf.bind(store);

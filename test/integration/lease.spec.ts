@@ -3,11 +3,13 @@ import type { EntityManager } from 'typeorm';
 import { LEASE_ALONE, LEASE_EVENT, leaseDue } from '../../src/storage/outbox.sql.js';
 import type { LeasedRow } from '../../src/storage/leased.rows.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
+import { SettleStore } from '../../src/storage/settle.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import type { OutboxRow } from './support/inbox.js';
 
 const NAME = 'mail';
 const store = new OutboxStore();
+const settles = new SettleStore();
 let database: TestDatabase;
 let manager: EntityManager;
 
@@ -130,7 +132,7 @@ describe('a lease', () => {
   it('tells a row whose attempts were failures from one whose process was lost', async () => {
     await addRows(1);
     const [row] = await lease(1);
-    await store.fail(manager, row!, { state: 'pending', delayMs: 0 }, 'no');
+    await settles.fail(manager, row!, { state: 'pending', delayMs: 0 }, 'no');
     const { exhausted } = await store.lease(manager, randomUUID(), 1_000, [name({ maxAttempts: 1 })], 10);
     expect(exhausted).toMatchObject([{ reason: 'attempts-exhausted', error: 'no' }]);
   });
@@ -199,7 +201,7 @@ describe('the lane of rows with a lost attempt', () => {
     await lease(1);
     await endLeases();
     const [row] = await lease(1);
-    expect(await store.fail(manager, row!, { state: 'pending', delayMs: 0 }, 'no')).toBe(true);
+    expect(await settles.fail(manager, row!, { state: 'pending', delayMs: 0 }, 'no')).toBe(true);
     expect(await store.lease(manager, randomUUID(), 30_000, [name()], 10)).toMatchObject({
       leased: [{ attempt: 3, tries: 2, alone: false }],
     });
@@ -220,7 +222,7 @@ describe('the lane of rows with a lost attempt', () => {
     await lease(1);
     await endLeases();
     const [row] = await lease(1);
-    expect(await store.settle(manager, row!, undefined)).toBe(true);
+    expect(await settles.settle(manager, row!, undefined)).toBe(true);
     expect(await rows('alone')).toEqual([]);
   });
 });
@@ -238,25 +240,25 @@ describe('the fence', () => {
 
   it('lets nothing through that a process does whose lease has ended', async () => {
     const before = await rows();
-    expect(await store.settle(manager, zombie, '"late"')).toBe(false);
-    expect(await store.fail(manager, zombie, { state: 'pending', delayMs: 0 }, 'late')).toBe(false);
-    expect(await store.fail(manager, zombie, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
+    expect(await settles.settle(manager, zombie, '"late"')).toBe(false);
+    expect(await settles.fail(manager, zombie, { state: 'pending', delayMs: 0 }, 'late')).toBe(false);
+    expect(await settles.fail(manager, zombie, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
       false,
     );
     expect(await store.release(manager, [zombie])).toBe(0);
     expect(await store.renew(manager, [zombie], 30_000)).toEqual(new Set());
     expect(await rows()).toEqual(before);
-    expect(await store.settle(manager, holder, '"mine"')).toBe(true);
+    expect(await settles.settle(manager, holder, '"mine"')).toBe(true);
     expect(await database.query(`SELECT result FROM webhook_outbox_data`)).toEqual([{ result: '"mine"' }]);
   });
 
   it('lets a settled row be, whoever settles it again', async () => {
-    await store.settle(manager, holder, '"mine"');
+    await settles.settle(manager, holder, '"mine"');
     const before = await rows();
     for (const lease of [holder, zombie]) {
-      expect(await store.settle(manager, lease, '"again"')).toBe(false);
-      expect(await store.fail(manager, lease, { state: 'pending', delayMs: 0 }, 'again')).toBe(false);
-      expect(await store.fail(manager, lease, { state: 'dead', reason: 'permanent-error' }, 'again')).toBe(
+      expect(await settles.settle(manager, lease, '"again"')).toBe(false);
+      expect(await settles.fail(manager, lease, { state: 'pending', delayMs: 0 }, 'again')).toBe(false);
+      expect(await settles.fail(manager, lease, { state: 'dead', reason: 'permanent-error' }, 'again')).toBe(
         false,
       );
       expect(await store.release(manager, [lease])).toBe(0);
@@ -266,9 +268,9 @@ describe('the fence', () => {
   });
 
   it('refuses a second settle of one attempt: a failure that was recorded is not undone by a late success', async () => {
-    expect(await store.fail(manager, holder, { state: 'pending', delayMs: 0 }, 'no')).toBe(true);
-    expect(await store.settle(manager, holder, '"late"')).toBe(false);
-    expect(await store.fail(manager, holder, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
+    expect(await settles.fail(manager, holder, { state: 'pending', delayMs: 0 }, 'no')).toBe(true);
+    expect(await settles.settle(manager, holder, '"late"')).toBe(false);
+    expect(await settles.fail(manager, holder, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
       false,
     );
     expect(await rows()).toMatchObject([{ state: 'pending', leased_by: null, error: 'no' }]);
@@ -278,8 +280,8 @@ describe('the fence', () => {
     await endLeases();
     const [again] = (await leaseAlone({ owner: holder.owner })).leased;
     expect(again).toMatchObject({ owner: holder.owner, attempt: 3 });
-    expect(await store.settle(manager, holder, undefined)).toBe(false);
-    expect(await store.settle(manager, again!, undefined)).toBe(true);
+    expect(await settles.settle(manager, holder, undefined)).toBe(false);
+    expect(await settles.settle(manager, again!, undefined)).toBe(true);
   });
 
   it('holds in a batch as it does for one row: renewals and releases tell which are still ours', async () => {
@@ -308,7 +310,7 @@ describe('renewals', () => {
     const runner = database.dataSource.createQueryRunner();
     await runner.startTransaction();
     try {
-      await store.settle(runner.manager, mine[0]!, undefined);
+      await settles.settle(runner.manager, mine[0]!, undefined);
       for (let round = 0; round < 20; round += 1) {
         const renewed = await Promise.all([
           store.renew(manager, mine, 30_000),

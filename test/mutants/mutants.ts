@@ -33,7 +33,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no fence',
     edits: [
       edit(
-        'src/storage/outbox.sql.ts',
+        'src/storage/fence.ts',
         "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
         '`o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`;',
       ),
@@ -45,7 +45,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a fence of id and attempt alone, without holder and state',
     edits: [
       edit(
-        'src/storage/outbox.sql.ts',
+        'src/storage/fence.ts',
         "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
         '`o.id = $1 AND o.attempt = $2 AND $3::uuid IS NOT NULL`;',
       ),
@@ -62,7 +62,7 @@ export const MUTANTS: readonly Mutant[] = [
         'const passed',
       ),
       edit(
-        'src/storage/outbox.sql.ts',
+        'src/storage/settle.sql.ts',
         "CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END",
         'count(*)',
       ),
@@ -239,7 +239,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a late end settles a row that has been tried again',
     edits: [
       edit(
-        'src/storage/outbox.sql.ts',
+        'src/storage/settle.sql.ts',
         "WHERE o.id = $1 AND o.attempt = $2\n       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))\n    RETURNING o.id\n  ), kept AS (",
         "WHERE o.id = $1 AND $2::int IS NOT NULL\n       AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))\n    RETURNING o.id\n  ), kept AS (",
       ),

@@ -5,20 +5,22 @@ import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
 import { OneMessage } from '../../src/storage/message.query.js';
 import {
   BEGIN_EFFECT,
-  ENQUEUE,
-  FAIL,
-  KEEP_RESULT,
   LEASE_ALONE,
   LEASE_EVENT,
   leaseDue,
   RELEASE,
   RENEW,
+} from '../../src/storage/outbox.sql.js';
+import { ENQUEUE } from '../../src/storage/effect.store.js';
+import {
+  FAIL,
+  KEEP_RESULT,
   SETTLE,
   SETTLE_MANY,
   SETTLE_OR_FAIL,
   SETTLE_WITH_RESULT,
   SETTLE_WITH_RESULT_OR_FAIL,
-} from '../../src/storage/outbox.sql.js';
+} from '../../src/storage/settle.sql.js';
 
 /** Statements that are fail points wherever they are sent from. */
 const STATEMENTS: Readonly<Record<string, string>> = {
