@@ -66,7 +66,7 @@ export { Operator } from './operator/operator.js';
 export { Stats } from './operator/stats.js';
 export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
-export { outsideTransaction } from './storage/user.transaction.js';
+export { outsideTransaction } from './storage/user.gate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
 export type { Answer } from './core/answer.js';

@@ -3,7 +3,7 @@ import type { DataSource } from 'typeorm';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { PgClient } from './connection.js';
-import { insideUserCode } from './user.transaction.js';
+import { insideUserCode } from './user.gate.js';
 
 type Lent = [client: PgClient, release: (error?: Error) => void];
 /** The place in TypeORM's driver where every query runner gets its connection. */

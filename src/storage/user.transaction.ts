@@ -1,5 +1,3 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { EventEmitter } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { orAborted } from '../core/abort.js';
@@ -18,6 +16,7 @@ import {
 import { LazyBegin } from './lazy.begin.js';
 import type { Statement } from './message.query.js';
 import { inOneMessage, learn } from './one.message.js';
+import { REMEDY, UserGate, type Call } from './user.gate.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -44,14 +43,6 @@ export class TimedOut extends WebhookInboxError {
   }
 }
 
-/** One call of code on the connection: a query is sent only while the call that started it is under way. */
-interface Call {
-  /** Of user code, rather than a statement of ours. */
-  readonly ofUser: boolean;
-  /** Over: what it left running is nobody's any more. */
-  ended?: boolean;
-}
-
 /** What goes with the COMMIT. */
 interface LastStatements {
   readonly statements: readonly Statement[];
@@ -64,37 +55,12 @@ interface LastStatements {
 /** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
 const END_MS = 5_000;
 
-/** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
-const caller = new AsyncLocalStorage<Call>();
-
-/** Whether the calling code is a handler's, inside its transaction. */
-export function insideUserCode(): boolean {
-  const call = caller.getStore();
-  return call?.ofUser === true && call.ended !== true;
-}
-
 /**
- * Runs code whose queries are meant not to belong to the handler's transaction: they are committed whatever becomes of it, and once
- * for each attempt.
- */
-export function outsideTransaction<T>(code: () => T): T {
-  return caller.exit(code);
-}
-
-/**
- * A transaction that user code runs in, on a connection whose gate is open only while that code runs: TypeORM offers no way to
- * take a manager back, and a write that was not awaited would land after the rollback, in the next transaction of the pool's
- * connection. All queries pass through the pg client, so that is where the gate is.
+ * A transaction that user code runs in, on a connection whose gate is open only while that code runs. All queries pass through the pg
+ * client, so that is where the gate is.
  */
 export class UserTransaction {
-  private call: Call | undefined;
-  private running = 0;
   private last: LastStatements | undefined;
-  /** What a call did that has succeeded all the same; such a transaction is not committed. */
-  private misuse: string | undefined;
-  private readonly failed = new Set<Call>();
-  /** Given up on: that they go on is no fault of theirs. */
-  private readonly givenUp = new Set<Call>();
   private destroyed = false;
 
   private constructor(
@@ -102,7 +68,7 @@ export class UserTransaction {
     private readonly client: PgClient,
     private readonly passThrough: PgClient['query'],
     private readonly lazy: LazyBegin,
-    private readonly onMisuse: (detail: string) => void,
+    private readonly gate: UserGate,
   ) {}
 
   /** The manager that user code gets. */
@@ -131,7 +97,7 @@ export class UserTransaction {
       await learn(client, dataSource);
       const passThrough = client.query.bind(client);
       const lazy = new LazyBegin(client, passThrough, beginning(limits(timeoutMs)));
-      transaction = new UserTransaction(runner, client, passThrough, lazy, onMisuse);
+      transaction = new UserTransaction(runner, client, passThrough, lazy, new UserGate(lazy, onMisuse));
       return await transaction.finish(timeoutMs, work);
     } finally {
       const released = runner.release();
@@ -145,11 +111,12 @@ export class UserTransaction {
     try {
       await broadcast(this.runner, 'BeforeTransactionStart');
       await begun(this.runner);
-      this.client.query = this.gated.bind(this) as PgClient['query'];
+      this.client.query = this.gate.query as PgClient['query'];
       const result = await work(this);
       // A write that was started in the very turn in which the code returned is refused while there is something to roll back.
       if (this.last !== undefined) await nextTurn();
-      if (this.misuse !== undefined) throw new ManagerMisused(this.misuse);
+      const { misuse } = this.gate;
+      if (misuse !== undefined) throw new ManagerMisused(misuse);
       await this.commit();
       return result;
     } catch (error) {
@@ -173,31 +140,30 @@ export class UserTransaction {
     signal?.throwIfAborted();
     const call: Call = { ofUser: true };
     const depth = nestingOf(this.runner);
-    this.call = call;
     try {
-      const result = await caller.run(call, () => {
+      const result = await this.gate.run(call, () => {
         const running = Promise.resolve().then(code);
         return signal === undefined ? running : orAborted(running, signal);
       });
+      // Closed in the same turn: between the two a query would be sent that nobody looks at.
       const fault = this.faultAfter(depth);
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
-      this.failed.add(call);
-      if (signal?.aborted === true) this.givenUp.add(call);
+      this.gate.hasFailed(call, signal?.aborted === true);
       // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
       // the client itself in its hands.
-      if (this.running > 0 || signal?.aborted === true) await this.destroy();
+      if (this.gate.running > 0 || signal?.aborted === true) await this.destroy();
       throw error;
     } finally {
-      call.ended = true;
-      this.call = undefined;
+      this.gate.close(call);
     }
   }
 
   private faultAfter(depth: number): string | undefined {
-    if (this.running > 0) {
-      const queries = this.running === 1 ? '1 query was' : `${this.running} queries were`;
+    const { running } = this.gate;
+    if (running > 0) {
+      const queries = running === 1 ? '1 query was' : `${running} queries were`;
       return `${queries} still running when the handler ended: ${REMEDY}`;
     }
     const status = this.client.getTransactionStatus();
@@ -218,12 +184,10 @@ export class UserTransaction {
   /** Runs statements of a store, which go through the manager, with the gate open for them alone. */
   async asOurs<T>(work: (manager: EntityManager) => Promise<T>): Promise<T> {
     const call: Call = { ofUser: false };
-    const before = this.call;
-    this.call = call;
     try {
-      return await caller.run(call, () => work(this.manager));
+      return await this.gate.run(call, () => work(this.manager));
     } finally {
-      this.call = before;
+      this.gate.close(call);
     }
   }
 
@@ -292,56 +256,7 @@ export class UserTransaction {
    * as an unhandled rejection. Such calls come to the gate instead, and never to the connection, which is another's by now.
    */
   private takeBack(): void {
-    Object.assign(this.runner, { isReleased: false, databaseConnection: { query: this.gated.bind(this) } });
-  }
-
-  private gated(...args: Parameters<PgClient['query']>): unknown {
-    const call = this.call;
-    const from = caller.getStore();
-    // Without a caller (a library that lost its context) the gate alone decides, while user code runs.
-    if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
-      return this.refuse(from, args[0]);
-    }
-    const sent = this.lazy.send(...args);
-    if (!(sent instanceof Promise)) return this.counted(sent);
-    this.running += 1;
-    // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
-    return new Promise((resolve, reject) => {
-      sent.then(
-        (result) => {
-          this.running -= 1;
-          if (this.call === call) resolve(result);
-        },
-        (error: unknown) => {
-          this.running -= 1;
-          if (this.call === call) reject(error);
-        },
-      );
-    });
-  }
-
-  /** A stream or a pg Query object: it runs until it says so. */
-  private counted(sent: unknown): unknown {
-    if (!(sent instanceof EventEmitter)) return sent;
-    let running = true;
-    this.running += 1;
-    const ended = () => {
-      if (running) this.running -= 1;
-      running = false;
-    };
-    for (const event of ['end', 'error', 'close']) sent.once(event, ended);
-    return sent;
-  }
-
-  private refuse(from: Call | undefined, query: unknown): unknown {
-    if (from === undefined || !this.givenUp.has(from)) {
-      const detail = `a query was started after the handler had ended and was not sent: ${textOf(query)}; ${REMEDY}`;
-      this.onMisuse(detail);
-      // What a call that has failed leaves behind is rolled back with it.
-      if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
-    }
-    // A stream that is never sent never yields.
-    return query instanceof EventEmitter ? query : never();
+    Object.assign(this.runner, { isReleased: false, databaseConnection: { query: this.gate.query } });
   }
 }
 
@@ -351,20 +266,7 @@ function limits(timeoutMs: number): Record<string, number> {
   return { statement_timeout: bound, idle_in_transaction_session_timeout: bound + 1000 };
 }
 
-const REMEDY =
-  'await every call on the manager and every enqueue, manager.transaction() and Promise.all() included';
-
-function textOf(query: unknown): string {
-  if (typeof query !== 'string') return 'a query object';
-  return query.includes('webhook_outbox') ? 'an enqueue' : query.slice(0, 80);
-}
-
 /** How many transactions are open on a runner, nested ones counted: TypeORM's own, protected count. */
 function nestingOf(runner: QueryRunner): number {
   return (runner as unknown as { transactionDepth: number }).transactionDepth;
-}
-
-/** A promise that never settles and is collected with whoever waits for it. */
-function never(): Promise<never> {
-  return new Promise<never>(() => undefined);
 }
