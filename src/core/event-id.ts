@@ -28,6 +28,11 @@ export function eventId(value: unknown, where: string): string {
  * @throws EventIdUnusable
  */
 export function eventIdAt(body: BodyReader, path: string): string {
+  if (body.json() === undefined) {
+    const received =
+      body.bytes.length === 0 ? 'an empty body' : `${body.bytes.length} bytes that are no JSON`;
+    throw new EventIdUnusable(`body.${path}: expected JSON with an event id, received ${received}`);
+  }
   const value = body.at(path);
   return eventId(typeof value === 'number' && value !== 0 ? body.textAt(path) : value, `body.${path}`);
 }

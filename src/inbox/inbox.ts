@@ -101,7 +101,7 @@ export class Inbox {
       return answerTo(await dispatched, source);
     } catch (error) {
       if (error instanceof EventIdUnusable) {
-        this.rejections.add(source.name, 'unusable-event-id', error.message);
+        this.rejections.add(source.name, 'unusable-event-id', error.message, delivery.request);
         return ANSWERS.invalid;
       }
       if (error instanceof SignatureRejection) return this.refused(source, error);

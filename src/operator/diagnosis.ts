@@ -14,6 +14,7 @@ export type DiagnosisCode =
   | 'compressed'
   | 'wrong-secret'
   | 'key-trouble'
+  | 'unusable-event-id'
   | 'unexplained';
 
 /** What is most likely wrong with a request that was not believed. */
@@ -39,6 +40,12 @@ export async function diagnose(
   if (reason === 'outside-window') return { code: 'clock-skew', explanation: detail };
   if (reason === 'key-unavailable' || reason === 'unusable-key')
     return { code: 'key-trouble', explanation: detail };
+  // The signature was right.
+  if (reason === 'unusable-event-id')
+    return {
+      code: reason,
+      explanation: `${detail}. Which field or header it is, says the source: idPath, idHeader or dedupe.`,
+    };
   const others = [...sources].filter((one) => one.name !== source.name);
   const found = await belongsElsewhere(rejected.request, source, others);
   if (found !== undefined) return found;

@@ -149,6 +149,15 @@ describe('rejections', () => {
       expect(row.explanation).toMatch(explanation);
     });
 
+    it('a request that was right but for its event id is told of as such', async () => {
+      expect(await send('acme', acmeRequest(' ', OTHER_SECRET, body))).toMatchObject({ status: 400 });
+      expect(await explained()).toMatchObject({
+        reason: 'unusable-event-id',
+        diagnosis: 'unusable-event-id',
+        explanation: expect.stringContaining('X-Acme-Id header: expected a non-blank event id'),
+      });
+    });
+
     it('keeps no secret, no signature and no other header value', async () => {
       const request = acmeRequest('canary', 'wrong-test-key-0123456789abcdef', '{"card":"canary-4242"}');
       await send('acme', request);

@@ -17,6 +17,14 @@ describe('event id', () => {
     'junk',
   ])('case 8: refuses %s', (json) => expect(() => at(json)).toThrow('body.id'));
 
+  it.each([
+    ['', 'received an empty body'],
+    ['hello', 'received 5 bytes that are no JSON'],
+    ['{"id":1,', 'received 8 bytes that are no JSON'],
+  ])('says what the body %j is, rather than that it has no id', (body, said) =>
+    expect(() => at(body)).toThrow(said),
+  );
+
   it('case 36: keeps the digits of numbers that JSON.parse rounds', () => {
     expect(at('{"id":9007199254740992}')).toBe('9007199254740992');
     expect(at('{"id":9007199254740993,"id2":1}')).toBe('9007199254740993');
