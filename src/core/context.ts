@@ -60,7 +60,10 @@ export interface BatchEvent<TPayload = unknown> extends WebhookEvent<TPayload> {
 }
 
 /** What a handler with `batch` gets besides its events. */
-export type BatchContext = Pick<HandlerContext, 'manager' | 'signal'>;
+export interface BatchContext extends Pick<HandlerContext, 'manager' | 'signal'> {
+  /** Of each event instead: which one the effect hangs on is not known here. */
+  readonly enqueue?: never;
+}
 
 /** What an effect gets besides its payload. */
 export interface EffectContext {

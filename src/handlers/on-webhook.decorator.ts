@@ -1,3 +1,4 @@
+import type { BatchContext, BatchEvent } from '../core/context.js';
 import type { HandlerOptions } from '../core/options.js';
 import { append } from './metadata.js';
 
@@ -10,6 +11,15 @@ export interface OnWebhookMetadata {
 
 export const ON_WEBHOOK = Symbol('webhook-inbox:on-webhook');
 
+/** Of a method that can be called with a batch. */
+export type BatchDecorator<TPayload> = <
+  Method extends (events: BatchEvent<TPayload>[], context: BatchContext) => unknown,
+>(
+  target: object,
+  name: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method>,
+) => void;
+
 /**
  * The method handles events of a source, inside a database transaction: what it writes through `context.manager`, the effects it
  * enqueues and its completion commit together, or not at all. What it returns is the result summary.
@@ -17,11 +27,22 @@ export const ON_WEBHOOK = Symbol('webhook-inbox:on-webhook');
  *
  * @param source name of a configured source
  * @param types event types: exact, `'invoice.*'` (any text in the star's place) or `'*'`
+ * @param options with `batch`, the method has to take `readonly BatchEvent[]` and `BatchContext`
  */
+export function OnWebhook<TPayload = never>(
+  source: string,
+  types: string | readonly string[],
+  options: HandlerOptions<TPayload> & { readonly batch: number },
+): BatchDecorator<TPayload>;
 export function OnWebhook<TPayload = unknown>(
   source: string,
   types: string | readonly string[],
-  options: HandlerOptions<TPayload> = {},
+  options?: HandlerOptions<TPayload>,
+): MethodDecorator;
+export function OnWebhook(
+  source: string,
+  types: string | readonly string[],
+  options: HandlerOptions = {},
 ): MethodDecorator {
   const metadata: OnWebhookMetadata = { source, types: typeof types === 'string' ? [types] : types, options };
   return append(ON_WEBHOOK, metadata);
