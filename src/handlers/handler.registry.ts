@@ -130,6 +130,15 @@ export class HandlerRegistry {
     return this.bySource.get(source)?.some((handler) => handler.inline) === true;
   }
 
+  handlersOf(source: string): readonly Handler[] {
+    return this.bySource.get(source) ?? [];
+  }
+
+  /** Whether a handler or a route takes events of a source. */
+  takesAny(source: string): boolean {
+    return this.bySource.has(source) || this.routesOf(source).length > 0;
+  }
+
   /** The names of a source's routes. */
   routesOf(source: string): string[] {
     return [...this.routesByName.values()].filter((route) => route.source === source).map(({ name }) => name);
@@ -137,7 +146,7 @@ export class HandlerRegistry {
 
   /** The handlers that an event of this type is owed to. */
   match(source: string, type: string): Handler[] {
-    return (this.bySource.get(source) ?? []).filter((handler) =>
+    return this.handlersOf(source).filter((handler) =>
       handler.types.some((pattern) => typeMatches(pattern, type)),
     );
   }
