@@ -1,4 +1,4 @@
-import { Controller, Inject, Injectable, Module, Scope, type Type } from '@nestjs/common';
+import { Controller, Inject, Injectable, Module, Scope, type DynamicModule, type Type } from '@nestjs/common';
 import { REQUEST } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 import {
@@ -25,7 +25,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
   });
   afterAll(() => database?.drop());
 
-  const start = async (host: Partial<Host>, options: Partial<WebhooksOptions> = {}) => {
+  const start = async (host: Partial<Host> = {}, options: Partial<WebhooksOptions> = {}) => {
     const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() }, ...options });
     const { app } = await startHost(adapter, { databaseUrl: database.url, webhooks, ...host });
     await app.close();
@@ -61,6 +61,53 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
     await expect(start({}, { retention: { schedule: 'every night' } })).rejects.toThrow(
       /expected a cron expression, received 'every night'/,
     );
+  });
+
+  describe('imported more than once', () => {
+    const again = (...sources: string[]) =>
+      WebhooksModule.forRoot({
+        sources: Object.fromEntries(sources.map((name) => [name, awardeeSource()])),
+        controller: { path: 'again' },
+      });
+    const billing = (webhooks: DynamicModule | Type): Type => {
+      @Injectable()
+      class Billing {
+        @OnWebhook('other', '*')
+        paid() {}
+      }
+      @Module({ imports: [webhooks], providers: [Billing] })
+      class BillingModule {}
+      return BillingModule;
+    };
+
+    it.each([
+      ['with the same sources', again('awardee'), "one with 'awardee' and one with 'awardee'"],
+      ['with others', again('other', 'third'), "one with 'awardee' and one with 'other', 'third'"],
+      [
+        'by a factory',
+        WebhooksModule.forRootAsync({
+          useFactory: async () => ({ sources: { other: awardeeSource() } }),
+          controller: false,
+        }),
+        "one with 'awardee' and one with 'other'",
+      ],
+      ['without options', WebhooksModule, "one with 'awardee' and one without forRoot"],
+    ])('%s it says so, before anything else', async (_, webhooks, received) => {
+      await expect(start({ imports: [billing(webhooks)] })).rejects.toMatchObject({
+        code: 'CONFIGURATION',
+        message: expect.stringMatching(
+          new RegExp(
+            `^WebhooksModule is imported more than once: expected once in an application.*in the root module.*; received ${received}\\. .*providers$`,
+          ),
+        ),
+      });
+    });
+
+    it('the same module in two places is one, and two applications are nothing to each other', async () => {
+      const webhooks = again('awardee', 'other');
+      const host = { webhooks, imports: [billing(webhooks)] };
+      await Promise.all([start(host), start(host), start()]);
+    });
   });
 
   describe('refuses a handler', () => {
