@@ -141,7 +141,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         two() {}
       }
       await expect(startWith(Twice)).rejects.toThrow(
-        /'awardee\/paid' is registered twice.*give one another name/,
+        /^'awardee\/paid' is registered twice: Twice\.one @OnWebhook\('awardee'\) in AppModule and Twice\.two @OnWebhook\('awardee'\) in AppModule\..*give one another name$/,
       );
     });
 
@@ -154,7 +154,20 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         @OnWebhook('awardee', 'b', { name: 'settled', was: ['paid'] })
         two() {}
       }
-      await expect(startWith(Renamed)).rejects.toThrow("'awardee/paid' is registered twice");
+      await expect(startWith(Renamed)).rejects.toThrow(
+        "'awardee/paid' is registered twice: Renamed.one @OnWebhook('awardee') in AppModule and Renamed.two",
+      );
+    });
+
+    it('whose former name is its own', async () => {
+      @Injectable()
+      class Renamed {
+        @OnWebhook('awardee', 'a', { name: 'paid', was: ['paid'] })
+        one() {}
+      }
+      await expect(startWith(Renamed)).rejects.toThrow(
+        "Renamed.one @OnWebhook('awardee'): expected former names in `was`, each once, received 'awardee/paid', which it has already",
+      );
     });
 
     it('in a class that two modules provide: each event would be handled twice', async () => {
@@ -168,7 +181,22 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
       @Module({ providers: [Shared] })
       class Two {}
       await expect(start({ imports: [One, Two] })).rejects.toThrow(
-        /'awardee\/Shared\.handle' is registered twice.*provide each class in one module only/,
+        "'awardee/Shared.handle' is registered twice: Shared.handle @OnWebhook('awardee') in One and " +
+          "Shared.handle @OnWebhook('awardee') in Two. Provide the class once, in one module only, and export it there",
+      );
+    });
+
+    it('of a class that has the name of another class', async () => {
+      const billing = (): Type => {
+        @Injectable()
+        class Billing {
+          @OnWebhook('awardee', '*')
+          handle() {}
+        }
+        return Billing;
+      };
+      await expect(startWith(billing(), billing())).rejects.toThrow(
+        /Billing\.handle @OnWebhook\('awardee'\) in AppModule\. Names of handlers.*give one another name$/,
       );
     });
 
@@ -247,7 +275,9 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         @OnEffect('mail')
         two() {}
       }
-      await expect(startWith(Twice)).rejects.toThrow("'mail' is registered twice");
+      await expect(startWith(Twice)).rejects.toThrow(
+        "'mail' is registered twice: Twice.one @OnEffect('mail') in AppModule and Twice.two @OnEffect('mail') in AppModule. ",
+      );
     });
 
     it.each(['', 'send mail', 'x'.repeat(121)])('of the name %j', async (name) => {
