@@ -3,10 +3,10 @@ import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { toMs } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
+import { configuredSource } from '../core/known-source.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
-  configuredSource,
   resolveRecord,
   retryPolicy,
   type ResolvedOptions,

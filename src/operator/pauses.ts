@@ -1,7 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { didYouMean } from '../core/did-you-mean.js';
-import { WebhookInboxError } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -75,10 +74,7 @@ export class Pauses {
     if (kind === 'handler')
       return this.registry.routes().has(name) ? name : firstName(this.registry.knownHandler(name));
     if (kind === 'effect') return firstName(this.registry.knownEffect(name));
-    const known = [...this.options.sources.keys()];
-    if (known.includes(name)) return name;
-    const hint = didYouMean(name, known);
-    throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured${hint}`);
+    return knownSource(this.options, name).name;
   }
 
   /** Under the names of today. */

@@ -1,6 +1,7 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import { BodyReader } from '../core/body.js';
-import { InputRefused, WebhookInboxError } from '../core/errors.js';
+import { InputRefused } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -34,13 +35,7 @@ export async function deliver(
   sourceName: string,
   event: TestEvent,
 ): Promise<Verdict> {
-  const source = app.get<ResolvedOptions>(WEBHOOKS_OPTIONS).sources.get(sourceName);
-  if (source === undefined) {
-    throw new WebhookInboxError(
-      'UNKNOWN_SOURCE',
-      `No source '${sourceName}' is configured in WebhooksModule`,
-    );
-  }
+  const source = knownSource(app.get<ResolvedOptions>(WEBHOOKS_OPTIONS), sourceName);
   const { id, type, payload, occurredAt, tenant = '' } = event;
   const registry = app.get(HandlerRegistry);
   registry.checkFilled();

@@ -5,7 +5,7 @@ import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { hostModule, startHost, type Host } from '../support/host.js';
 import { send } from '../support/http.js';
-import { answered, DUPLICATE, OK } from '../support/receiver.js';
+import { answered, DUPLICATE, OK, UNKNOWN_SOURCE } from '../support/receiver.js';
 import { awardee } from '../support/signing.js';
 import { awardeeSource } from '../support/sources.js';
 
@@ -192,6 +192,21 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     expect(Billing.ran).toEqual(['astray']);
     const events = await database.query(`SELECT state, owed FROM webhook_event WHERE event_id = 'astray'`);
     expect(events).toEqual([{ state: 'processed', owed: 0 }]);
+  });
+
+  it.each([
+    ['near a configured one', 'Awarde', "'Awarde' is configured; did you mean 'awardee'?"],
+    ['like none', 'billing', "'billing' is configured; known: awardee, routed"],
+    [
+      'with control characters',
+      '%0A%1Bawardeeeee',
+      "'\\u000a\\u001bawardeeeee' is configured; known: awardee, routed",
+    ],
+  ])('a delivery to a source %s is logged with what may be meant', async (_, name, text) => {
+    const { origin } = await start();
+    const reply = await send(origin, { path: `/webhooks/${name}`, ...awardee('d-1', 't', '{}') });
+    expect(answered(reply)).toBe(UNKNOWN_SOURCE);
+    expect(told('rejected: ')).toEqual([`rejected: no source ${text} reason=unknown-source`]);
   });
 
   it('a source with both handlers and a route is warned of at boot', async () => {

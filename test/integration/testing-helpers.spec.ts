@@ -56,6 +56,24 @@ describe('runDue beside the relay’s own rounds', () => {
   });
 });
 
+describe('deliver', () => {
+  let inbox: TestInbox;
+  beforeAll(async () => {
+    inbox = await startInbox({ providers: [scripted({ handle: async () => undefined })] });
+  });
+  afterAll(() => inbox?.stop());
+
+  it.each([
+    ['awarde', "did you mean 'awardee'?"],
+    ['strip', 'known: awardee'],
+  ])('to the unknown source %s says which there are', async (name, hint) => {
+    await expect(deliver(inbox.app, name, event('d-1'))).rejects.toMatchObject({
+      code: 'UNKNOWN_SOURCE',
+      message: `No source '${name}' is configured; ${hint}`,
+    });
+  });
+});
+
 describe('an application that is not initialised', () => {
   it.each([
     ['express', () => new ExpressAdapter()],
