@@ -26,7 +26,9 @@ export function noSource(options: ResolvedOptions, name: string): string {
 }
 
 function configured({ sources }: ResolvedOptions, name: string): string {
-  const shown = name.length > MAX_SHOWN ? `${name.slice(0, MAX_SHOWN - 1)}…` : name;
+  // Tests give anything.
+  const text = String(name);
+  const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1)}…` : text;
   const hint = didYouMean(shown, [...sources.keys()]);
   return `source '${shown}' is configured${hint || '; add it to the sources of WebhooksModule'}`;
 }
