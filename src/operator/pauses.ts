@@ -48,7 +48,9 @@ export class Pauses {
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
     await within(this.relay.leased(), LEASE_MS);
-    this.logger.log(logLine('paused', { kind, name, by, reason }));
+    this.logger.log(
+      logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
+    );
     return changed;
   }
 
@@ -64,7 +66,9 @@ export class Pauses {
     const name = work === undefined ? asked : firstName(work);
     const changed = await this.store.resume(this.dataSource.manager, kind, name);
     this.paused.forget();
-    this.logger.log(logLine('resumed', { kind, name, by, reason }));
+    this.logger.log(
+      logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
+    );
     if (changed) this.wakeUp.wake();
     return changed;
   }
