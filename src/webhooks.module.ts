@@ -7,7 +7,7 @@ import {
   type OnModuleInit,
   type Provider,
 } from '@nestjs/common';
-import { DiscoveryModule } from '@nestjs/core';
+import { DiscoveryModule, ModulesContainer } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 import { z } from 'zod';
 import { Alerts } from './core/alerts.js';
@@ -82,6 +82,7 @@ import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeUp } from './outbox/wake-up.js';
 import { WakeListener } from './outbox/wake.listener.js';
+import { refuseSecondImport } from './single.import.js';
 import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
@@ -219,6 +220,7 @@ const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator]
 @Module({})
 export class WebhooksModule implements OnModuleInit {
   constructor(
+    private readonly modules: ModulesContainer,
     private readonly handlers: HandlerExplorer,
     private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
@@ -252,6 +254,7 @@ export class WebhooksModule implements OnModuleInit {
 
   /** @throws ConfigurationError for every impossible handler, effect, route or surrounding */
   onModuleInit(): void {
+    refuseSecondImport(this.modules, WebhooksModule);
     this.timers.connect();
     this.handlers.explore();
     this.backfills.explore();

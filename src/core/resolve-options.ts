@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
-import { didYouMean } from './did-you-mean.js';
 import { toMs } from './duration.js';
 import { ConfigurationError } from './errors.js';
 import { refuseMisplaced } from './misplaced-options.js';
@@ -194,16 +193,6 @@ export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
   if (relay !== false) return relay;
   throw new ConfigurationError(
     'WebhooksModule has `relay: false`: this process runs nothing. Leave `relay` out where rows are to be run, in tests too',
-  );
-}
-
-/** @throws ConfigurationError when a decorator names a source that is not configured */
-export function configuredSource(options: ResolvedOptions, name: string, at: string): Source {
-  const source = options.sources.get(name);
-  if (source !== undefined) return source;
-  const hint = didYouMean(name, [...options.sources.keys()]);
-  throw new ConfigurationError(
-    `${at}: no source '${name}' is configured${hint || '; add it to the sources of WebhooksModule'}`,
   );
 }
 

@@ -2,7 +2,8 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { ConfigurationError } from '../core/errors.js';
-import { configuredSource, type ResolvedOptions } from '../core/resolve-options.js';
+import { configuredSource } from '../core/known-source.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import {
   BACKFILL_SOURCE,
@@ -12,13 +13,14 @@ import {
   type ListEvents,
 } from './backfill-source.decorator.js';
 import { metadataOf } from './metadata.js';
+import { foundTwice, originOf, type Origin } from './origin.js';
 
 type Methods = Record<string, ListEvents>;
 
 /** Reads `@BackfillSource` on every provider, and holds what it found. */
 @Injectable()
 export class BackfillExplorer {
-  private readonly bySource = new Map<string, ListEvents>();
+  private readonly bySource = new Map<string, { readonly list: ListEvents; readonly origin: Origin }>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -34,24 +36,29 @@ export class BackfillExplorer {
       const prototype = metatype.prototype as Methods;
       for (const name of this.scanner.getAllMethodNames(prototype)) {
         for (const { source } of metadataOf<BackfillSourceMetadata>(BACKFILL_SOURCE, prototype[name]!)) {
-          this.register(source, wrapper, name, `${metatype.name}.${name} @BackfillSource('${source}')`);
+          const at = `${metatype.name}.${name} @BackfillSource('${source}')`;
+          this.register(source, wrapper, name, originOf(wrapper, prototype[name]!, at));
         }
       }
     }
   }
 
   list(source: string): ListEvents | undefined {
-    return this.bySource.get(source);
+    return this.bySource.get(source)?.list;
   }
 
-  private register(source: string, wrapper: InstanceWrapper, method: string, at: string): void {
+  private register(source: string, wrapper: InstanceWrapper, method: string, origin: Origin): void {
+    const { at } = origin;
     configuredSource(this.options, source, at);
-    if (this.bySource.has(source))
-      throw new ConfigurationError(`${at}: the source has another method already; one lists its events`);
+    const other = this.bySource.get(source);
+    if (other !== undefined) {
+      const remedy = 'One method lists all events of a source: put the two together';
+      throw foundTwice(`source '${source}' has two lists of events`, other.origin, origin, remedy);
+    }
     if (!wrapper.isDependencyTreeStatic())
       throw new ConfigurationError(`${at} is in a request-scoped class; make it a singleton`);
-    this.bySource.set(source, (since: Date, context: BackfillContext): AsyncIterable<BackfillEvent> =>
-      (wrapper.instance as Methods)[method]!(since, context),
-    );
+    const list = (since: Date, context: BackfillContext): AsyncIterable<BackfillEvent> =>
+      (wrapper.instance as Methods)[method]!(since, context);
+    this.bySource.set(source, { list, origin });
   }
 }

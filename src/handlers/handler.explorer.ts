@@ -3,10 +3,10 @@ import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { toMs } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
+import { configuredSource } from '../core/known-source.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
-  configuredSource,
   resolveRecord,
   retryPolicy,
   type ResolvedOptions,
@@ -17,6 +17,7 @@ import { metadataOf } from './metadata.js';
 import { refuseContradictions, refuseForgottenKeys } from './contradictions.js';
 import { ON_EFFECT, type OnEffectMetadata } from './on-effect.decorator.js';
 import { ON_WEBHOOK, type OnWebhookMetadata } from './on-webhook.decorator.js';
+import { originOf, type Origin } from './origin.js';
 
 type Method = (...args: unknown[]) => unknown;
 
@@ -56,18 +57,24 @@ export class HandlerExplorer {
     }
     const instance = wrapper.instance as Record<string, Method>;
     const invoke: Method = (...args) => instance[method]!(...args);
-    for (const metadata of handlers)
-      this.registry.addHandler(this.handler(metadata, where, instance, invoke));
-    for (const metadata of effects) this.registry.addEffect(effect(metadata, where, instance, invoke));
+    for (const metadata of handlers) {
+      const origin = originOf(wrapper, code, `${where} @OnWebhook('${metadata.source}')`);
+      this.registry.addHandler(this.handler(metadata, where, origin, instance, invoke));
+    }
+    for (const metadata of effects) {
+      const origin = originOf(wrapper, code, `${where} @OnEffect('${metadata.effect}')`);
+      this.registry.addEffect(effect(metadata, origin, instance, invoke));
+    }
   }
 
   private handler(
     { source: name, types, options }: OnWebhookMetadata,
     where: string,
+    origin: Origin,
     instance: object,
     invoke: Method,
   ): Handler {
-    const at = `${where} @OnWebhook('${name}')`;
+    const { at } = origin;
     const source = configuredSource(this.options, name, at);
     checkHandlerOptions(options, at);
     const bad = types.find((type) => type === '' || type.indexOf('*') !== type.lastIndexOf('*'));
@@ -79,6 +86,7 @@ export class HandlerExplorer {
     return {
       name: `${name}/${options.name ?? where}`,
       was: (options.was ?? []).map((former) => `${name}/${former}`),
+      origin,
       source: name,
       types,
       inline: options.inline ?? false,
@@ -100,11 +108,11 @@ export class HandlerExplorer {
 
 function effect(
   { effect: name, options }: OnEffectMetadata,
-  where: string,
+  origin: Origin,
   instance: object,
   invoke: Method,
 ): Effect {
-  const at = `${where} @OnEffect('${name}')`;
+  const { at } = origin;
   checkEffectOptions(options, at);
   for (const one of [name, ...(options.was ?? [])]) {
     if (!EFFECT_NAME.test(one)) {
@@ -116,6 +124,7 @@ function effect(
   const made: Effect = {
     name,
     was: options.was ?? [],
+    origin,
     retry: retryPolicy(options.retry, undefined),
     timeoutMs: toMs(options.timeout ?? '30s')!,
     concurrency: options.concurrency,

@@ -7,6 +7,7 @@ import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
+import { foundTwice, type Origin } from './origin.js';
 import { typeMatches } from './type-pattern.js';
 
 interface Work {
@@ -14,6 +15,7 @@ interface Work {
   readonly name: string;
   /** Former full names. */
   readonly was: readonly string[];
+  readonly origin: Origin;
   readonly retry: RetryPolicy;
   readonly timeoutMs: number;
   readonly concurrency: number | undefined;
@@ -62,6 +64,7 @@ export interface Effect extends Work {
 /** A route with `@UseWebhook`: a handler that only a delivery can run. */
 export interface Route {
   readonly name: string;
+  readonly origin: Origin;
   readonly source: string;
 }
 
@@ -82,7 +85,7 @@ export class HandlerRegistry {
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
     for (const name of namesOf(handler)) {
-      this.accept(name, this.handlersByName.has(name) || this.routesByName.has(name));
+      this.accept(name, handler, this.handlersByName.get(name) ?? this.routesByName.get(name));
       this.handlersByName.set(name, handler);
     }
     this.sharing = undefined;
@@ -92,14 +95,15 @@ export class HandlerRegistry {
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addEffect(effect: Effect): void {
     for (const name of namesOf(effect)) {
-      this.accept(name, this.effectsByName.has(name));
+      this.accept(name, effect, this.effectsByName.get(name));
       this.effectsByName.set(name, effect);
     }
   }
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addRoute(route: Route): void {
-    this.accept(route.name, this.routesByName.has(route.name) || this.handlersByName.has(route.name));
+    const taken = this.routesByName.get(route.name) ?? this.handlersByName.get(route.name);
+    this.accept(route.name, route, taken);
     this.routesByName.set(route.name, route);
   }
 
@@ -130,6 +134,15 @@ export class HandlerRegistry {
     return this.bySource.get(source)?.some((handler) => handler.inline) === true;
   }
 
+  handlersOf(source: string): readonly Handler[] {
+    return this.bySource.get(source) ?? [];
+  }
+
+  /** Whether a handler or a route takes events of a source. */
+  takesAny(source: string): boolean {
+    return this.bySource.has(source) || this.routesOf(source).length > 0;
+  }
+
   /** The names of a source's routes. */
   routesOf(source: string): string[] {
     return [...this.routesByName.values()].filter((route) => route.source === source).map(({ name }) => name);
@@ -137,7 +150,7 @@ export class HandlerRegistry {
 
   /** The handlers that an event of this type is owed to. */
   match(source: string, type: string): Handler[] {
-    return (this.bySource.get(source) ?? []).filter((handler) =>
+    return this.handlersOf(source).filter((handler) =>
       handler.types.some((pattern) => typeMatches(pattern, type)),
     );
   }
@@ -200,18 +213,26 @@ export class HandlerRegistry {
     return [...this.handlersByName.keys(), ...this.effectsByName.keys(), ...this.routesByName.keys()];
   }
 
-  private accept(name: string, taken: boolean): void {
+  private accept(name: string, work: Route | Work, taken: Route | Work | undefined): void {
+    const { at } = work.origin;
     const bytes = Buffer.byteLength(name);
     if (bytes > MAX_NAME_BYTES) {
       throw new ConfigurationError(
-        `'${name.slice(0, 60)}…': expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}; ` +
+        `${at}: expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}: '${name.slice(0, 60)}…'; ` +
           `give the handler a shorter \`name\``,
       );
     }
-    if (taken) {
+    if (taken === work) {
       throw new ConfigurationError(
-        `'${name}' is registered twice. Names of handlers are unique for a source and those of effects for an application: ` +
-          `give one another name, and provide each class in one module only`,
+        `${at}: expected former names in \`was\`, each once, received '${name}', which it has already`,
+      );
+    }
+    if (taken !== undefined) {
+      throw foundTwice(
+        `'${name}' is registered twice`,
+        taken.origin,
+        work.origin,
+        'Names of handlers, former ones too, are unique for a source, and those of effects for an application: give one another name',
       );
     }
   }

@@ -1,9 +1,12 @@
 import { Inject, Injectable, RequestMethod } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { ConfigurationError } from '../core/errors.js';
-import { configuredSource, type ResolvedOptions } from '../core/resolve-options.js';
+import { configuredSource } from '../core/known-source.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { originOf } from '../handlers/origin.js';
 import { OWN_ANSWER_INDEX, useWebhookOf, type UseWebhookMetadata } from './use-webhook.metadata.js';
 
 /** Keys of Nest's route argument metadata are `paramtype:index`; 1 is @Res(), 2 is @Next(). */
@@ -28,17 +31,19 @@ export class RouteExplorer {
 
   /** @throws ConfigurationError naming the route and the remedy */
   explore(): void {
-    for (const { metatype } of this.discovery.getControllers()) {
+    for (const wrapper of this.discovery.getControllers()) {
+      const { metatype } = wrapper;
       if (typeof metatype !== 'function') continue;
       const prototype = metatype.prototype as Record<string, (...args: never[]) => unknown>;
       for (const name of this.scanner.getAllMethodNames(prototype)) {
         const metadata = useWebhookOf(prototype[name]!);
-        if (metadata !== undefined) this.register(metatype, prototype[name]!, name, metadata);
+        if (metadata !== undefined) this.register(wrapper, metatype, prototype[name]!, name, metadata);
       }
     }
   }
 
   private register(
+    wrapper: InstanceWrapper,
     controller: { readonly name: string },
     method: (...args: never[]) => unknown,
     name: string,
@@ -62,6 +67,10 @@ export class RouteExplorer {
         `${at}: expected no @Res() and no @Next(), since the answer is written after the commit; return the result summary instead`,
       );
     }
-    this.registry.addRoute({ source: metadata.source, name: routeName(metadata, controller.name, name) });
+    this.registry.addRoute({
+      source: metadata.source,
+      name: routeName(metadata, controller.name, name),
+      origin: originOf(wrapper, method, at),
+    });
   }
 }

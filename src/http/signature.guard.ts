@@ -1,4 +1,5 @@
 import { Inject, Injectable, type CanActivate, type ExecutionContext } from '@nestjs/common';
+import { noSource } from '../core/known-source.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -37,7 +38,6 @@ export class SignatureGuard implements CanActivate {
     const name = useWebhookOf(context.getHandler())?.source ?? request.params?.['source'] ?? '';
     const source = this.options.sources.get(name);
     if (source !== undefined) return source;
-    const detail = `no source '${name}' is configured`;
-    throw this.requests.refused('', 'unknown-source', detail, ANSWERS.unknownSource);
+    throw this.requests.refused('', 'unknown-source', noSource(this.options, name), ANSWERS.unknownSource);
   }
 }

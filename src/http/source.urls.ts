@@ -8,8 +8,11 @@ import { WebhookRoutes } from './webhook.routes.js';
 
 const HOST = 'https://<your host>';
 const WARN_EVERY_MS = 60_000;
+/** Handlers of a source that its line names, and types of a handler. */
+const MAX_HANDLERS = 10;
+const MAX_TYPES = 5;
 
-/** Tells a person where each source's provider is to send its deliveries. */
+/** Tells a person where each source's provider is to send its deliveries, and what they run. */
 @Injectable()
 export class SourceUrls {
   private readonly logger = new Logger('WebhookInbox');
@@ -24,22 +27,40 @@ export class SourceUrls {
 
   /** A line for each source, after Nest has made its routes. */
   tell(): void {
-    // An application context serves nothing.
-    if (!(this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined)) return;
+    const serves = Boolean(this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined);
     for (const source of this.options.sources.keys()) {
-      const { own, routes } = this.routes.paths(source);
-      const paths = this.registry.hasOnlyRoutes(source) ? routes : [...own, ...routes];
-      const urls = paths.map((path) => HOST + path).join(' and ');
-      this.logger.log(
-        oneSource(
-          source,
-          urls === '' ? 'is served at no URL: it is for Inbox.receive(…)' : `is served at ${urls}`,
-        ),
-      );
-      const both = routes.find((path) => own.includes(path));
-      if (both !== undefined) this.warnTwice(source, both);
-      else if (routes.length > 0 && paths.length > routes.length) this.warnApart(source, own, routes);
+      // An application context serves nothing, whatever routes it declares.
+      if (serves) this.tellServed(source);
+      else this.logger.log(oneSource(source, this.whatRuns(source)));
     }
+  }
+
+  private tellServed(source: string): void {
+    const { own, routes } = this.routes.paths(source);
+    const paths = this.registry.hasOnlyRoutes(source) ? routes : [...own, ...routes];
+    const urls = paths.map((path) => HOST + path).join(' and ');
+    const where = urls === '' ? 'is served at no URL: it is for Inbox.receive(…)' : `is served at ${urls}`;
+    const line = oneSource(source, `${where}; ${this.whatRuns(source)}`);
+    // A class that no module provides is missing without an error.
+    if (urls !== '' && !this.registry.takesAny(source)) this.logger.warn(line);
+    else this.logger.log(line);
+    const both = routes.find((path) => own.includes(path));
+    if (both !== undefined) this.warnTwice(source, both);
+    else if (routes.length > 0 && paths.length > routes.length) this.warnApart(source, own, routes);
+  }
+
+  private whatRuns(source: string): string {
+    const short = (name: string) => name.slice(source.length + 1);
+    const handlers = this.registry
+      .handlersOf(source)
+      .map(({ name, types }) => `${short(name)} (${listed(types, MAX_TYPES)})`);
+    const routes = this.registry.routesOf(source).map((name) => `${short(name)} (@UseWebhook)`);
+    const all = [...handlers, ...routes];
+    if (all.length > 0) return `runs ${listed(all, MAX_HANDLERS)}`;
+    return (
+      `nothing takes its events: each is kept as skipped. Expected a class with @OnWebhook('${source}', …) among the providers of a ` +
+      `module, in each process that receives: what an event is owed is decided there`
+    );
   }
 
   /** A delivery came to the module's own route. Warns, once a minute, of a source whose only taker is a route of the application's. */
@@ -82,4 +103,9 @@ export class SourceUrls {
 
 function oneSource(source: string, text: string): string {
   return logLine(`source '${source}' ${text}`, {});
+}
+
+function listed(items: readonly string[], max: number): string {
+  const more = items.length - max;
+  return items.slice(0, max).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }

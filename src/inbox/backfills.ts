@@ -3,6 +3,7 @@ import { BodyReader } from '../core/body.js';
 import { EventIdUnusable, WebhookInboxError } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
 import { byKey, keyText } from '../core/event.js';
+import { knownSource } from '../core/known-source.js';
 import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -83,9 +84,7 @@ export class Backfills {
   }
 
   private backfillable(name: string, since: Date): { source: Source; list: ListEvents } {
-    const source = this.options.sources.get(name);
-    if (source === undefined)
-      throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured in WebhooksModule`);
+    const source = knownSource(this.options, name);
     const list = this.explorer.list(name);
     if (list === undefined)
       throw refused(`no method has @BackfillSource('${name}'): write one that yields the provider's list`);

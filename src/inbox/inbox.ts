@@ -1,6 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
-import { EventIdUnusable, SignatureRejection, WebhookInboxError } from '../core/errors.js';
+import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders, type WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -43,13 +44,7 @@ export class Inbox {
    */
   async receive(sourceName: string, received: ReceivedRequest): Promise<Answer> {
     this.registry.checkFilled();
-    const source = this.options.sources.get(sourceName);
-    if (source === undefined) {
-      throw new WebhookInboxError(
-        'UNKNOWN_SOURCE',
-        `No source '${sourceName}' is configured in WebhooksModule`,
-      );
-    }
+    const source = knownSource(this.options, sourceName);
     const { method = 'POST', url = `/webhooks/${sourceName}`, headers, rawBody } = received;
     const methods = methodsOf(source);
     if (!methods.includes(method)) return { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } };

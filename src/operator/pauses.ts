@@ -1,7 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { didYouMean } from '../core/did-you-mean.js';
-import { WebhookInboxError } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -49,7 +48,9 @@ export class Pauses {
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
     await within(this.relay.leased(), LEASE_MS);
-    this.logger.log(logLine('paused', { kind, name, by, reason }));
+    this.logger.log(
+      logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
+    );
     return changed;
   }
 
@@ -65,7 +66,9 @@ export class Pauses {
     const name = work === undefined ? asked : firstName(work);
     const changed = await this.store.resume(this.dataSource.manager, kind, name);
     this.paused.forget();
-    this.logger.log(logLine('resumed', { kind, name, by, reason }));
+    this.logger.log(
+      logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
+    );
     if (changed) this.wakeUp.wake();
     return changed;
   }
@@ -75,10 +78,7 @@ export class Pauses {
     if (kind === 'handler')
       return this.registry.routes().has(name) ? name : firstName(this.registry.knownHandler(name));
     if (kind === 'effect') return firstName(this.registry.knownEffect(name));
-    const known = [...this.options.sources.keys()];
-    if (known.includes(name)) return name;
-    const hint = didYouMean(name, known);
-    throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${name}' is configured${hint}`);
+    return knownSource(this.options, name).name;
   }
 
   /** Under the names of today. */

@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { SignatureRejection, WebhookInboxError } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -42,9 +43,7 @@ export class SecondLook {
    * @throws WebhookInboxError UNKNOWN_SOURCE
    */
   async run(sourceName: string, after?: string): Promise<SecondLookReport> {
-    const source = this.options.sources.get(sourceName);
-    if (source === undefined)
-      throw new WebhookInboxError('UNKNOWN_SOURCE', `No source '${sourceName}' is configured`);
+    const source = knownSource(this.options, sourceName);
     const kept = await this.store.kept(this.dataSource.manager, sourceName, BATCH, after);
     const outcomes: Outcome[] = [];
     for (const request of kept) outcomes.push(await this.one(source, request));

@@ -26,9 +26,13 @@ export class StrayQueries {
   private readonly logger = new Logger('WebhookInbox');
   private readonly warned = new Set<string>();
 
-  /** Watches the connections of a DataSource when NODE_ENV says exactly `development` or `test`. */
+  /** Watches the connections of a DataSource when NODE_ENV says exactly `development` or `test`; any other but `production` is told of. */
   watch(dataSource: DataSource): void {
-    if (!['development', 'test'].includes(process.env.NODE_ENV ?? '')) return;
+    const { NODE_ENV = '' } = process.env;
+    if (!['development', 'test'].includes(NODE_ENV)) {
+      if (NODE_ENV !== 'production') this.logger.log(logLine(unwatched(NODE_ENV), {}));
+      return;
+    }
     const driver = dataSource.driver as unknown as Driver;
     const obtain = driver.obtainMasterConnection.bind(driver);
     driver.obtainMasterConnection = async () => {
@@ -71,4 +75,12 @@ export class StrayQueries {
       );
     }
   }
+}
+
+/** `nest start` sets no NODE_ENV, so that who develops with it would never hear of the watch. */
+function unwatched(environment: string): string {
+  return (
+    `NODE_ENV is ${environment === '' ? 'not set' : `'${environment}'`}: handlers that query past their transaction are not told of. ` +
+    'Set NODE_ENV=development (or test) where you develop: such a write throws then, and such a read warns'
+  );
 }

@@ -1,8 +1,12 @@
+import { types } from 'node:util';
 import type { INestApplicationContext } from '@nestjs/common';
+import { z } from 'zod';
 import { BodyReader } from '../core/body.js';
-import { InputRefused, WebhookInboxError } from '../core/errors.js';
+import { InputRefused } from '../core/errors.js';
+import { knownSource } from '../core/known-source.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import { checkInput } from '../core/schema.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -24,23 +28,31 @@ export interface TestEvent {
   readonly tenant?: string;
 }
 
+/** Tests are seldom type-checked when they run, and then a slip shows as an error of somebody else's. */
+const eventSchema = z.object({
+  id: z.string({ error: "expected the provider's id of the event, as text" }),
+  type: z.string({ error: "expected the type of the event, such as 'invoice.paid'" }),
+  payload: z.custom(isJson, { error: 'expected what the provider would send: anything that JSON can hold' }),
+  occurredAt: z
+    .custom<Date>((value) => types.isDate(value) && !Number.isNaN(value.getTime()), {
+      error: "expected a Date, such as new Date('2026-11-30T12:00:00Z')",
+    })
+    .optional(),
+  tenant: z.string({ error: 'expected the name of the tenant' }).optional(),
+});
+
 /**
  * Delivers an event of a source past its signature, and from there on the way of every delivery: claimed, deduplicated, handled.
- * @throws WebhookInboxError UNKNOWN_SOURCE; ConfigurationError in an application that is not initialised; InputRefused when only a
- *   route with `@UseWebhook` would take it
+ * @throws WebhookInboxError UNKNOWN_SOURCE; ConfigurationError in an application that is not initialised; InputRefused for an event
+ *   that is none, and when only a route with `@UseWebhook` would take it
  */
 export async function deliver(
   app: INestApplicationContext,
   sourceName: string,
   event: TestEvent,
 ): Promise<Verdict> {
-  const source = app.get<ResolvedOptions>(WEBHOOKS_OPTIONS).sources.get(sourceName);
-  if (source === undefined) {
-    throw new WebhookInboxError(
-      'UNKNOWN_SOURCE',
-      `No source '${sourceName}' is configured in WebhooksModule`,
-    );
-  }
+  const source = knownSource(app.get<ResolvedOptions>(WEBHOOKS_OPTIONS), sourceName);
+  checkInput(eventSchema, event, 'deliver() event');
   const { id, type, payload, occurredAt, tenant = '' } = event;
   const registry = app.get(HandlerRegistry);
   registry.checkFilled();
@@ -64,6 +76,15 @@ export async function deliver(
     verifiedBy: 'test',
     stale: false,
   });
+}
+
+/** Without a value, of a function, a bigint or a circle JSON.stringify makes nothing, or throws. */
+function isJson(value: unknown): boolean {
+  try {
+    return typeof JSON.stringify(value) === 'string';
+  } catch {
+    return false;
+  }
 }
 
 /** What an application's relay had done when `runDue` last told of it. */

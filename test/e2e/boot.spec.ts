@@ -1,4 +1,4 @@
-import { Controller, Inject, Injectable, Module, Scope, type Type } from '@nestjs/common';
+import { Controller, Inject, Injectable, Module, Scope, type DynamicModule, type Type } from '@nestjs/common';
 import { REQUEST } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 import {
@@ -25,7 +25,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
   });
   afterAll(() => database?.drop());
 
-  const start = async (host: Partial<Host>, options: Partial<WebhooksOptions> = {}) => {
+  const start = async (host: Partial<Host> = {}, options: Partial<WebhooksOptions> = {}) => {
     const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() }, ...options });
     const { app } = await startHost(adapter, { databaseUrl: database.url, webhooks, ...host });
     await app.close();
@@ -63,6 +63,53 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
     );
   });
 
+  describe('imported more than once', () => {
+    const again = (...sources: string[]) =>
+      WebhooksModule.forRoot({
+        sources: Object.fromEntries(sources.map((name) => [name, awardeeSource()])),
+        controller: { path: 'again' },
+      });
+    const billing = (webhooks: DynamicModule | Type): Type => {
+      @Injectable()
+      class Billing {
+        @OnWebhook('other', '*')
+        paid() {}
+      }
+      @Module({ imports: [webhooks], providers: [Billing] })
+      class BillingModule {}
+      return BillingModule;
+    };
+
+    it.each([
+      ['with the same sources', again('awardee'), "one with 'awardee' and one with 'awardee'"],
+      ['with others', again('other', 'third'), "one with 'awardee' and one with 'other', 'third'"],
+      [
+        'by a factory',
+        WebhooksModule.forRootAsync({
+          useFactory: async () => ({ sources: { other: awardeeSource() } }),
+          controller: false,
+        }),
+        "one with 'awardee' and one with 'other'",
+      ],
+      ['without options', WebhooksModule, "one with 'awardee' and one without forRoot"],
+    ])('%s it says so, before anything else', async (_, webhooks, received) => {
+      await expect(start({ imports: [billing(webhooks)] })).rejects.toMatchObject({
+        code: 'CONFIGURATION',
+        message: expect.stringMatching(
+          new RegExp(
+            `^WebhooksModule is imported more than once: expected once in an application.*in the root module.*; received ${received}\\. .*providers$`,
+          ),
+        ),
+      });
+    });
+
+    it('the same module in two places is one, and two applications are nothing to each other', async () => {
+      const webhooks = again('awardee', 'other');
+      const host = { webhooks, imports: [billing(webhooks)] };
+      await Promise.all([start(host), start(host), start()]);
+    });
+  });
+
   describe('refuses a handler', () => {
     it('of a source that is not configured, naming the nearest', async () => {
       @Injectable()
@@ -94,7 +141,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         two() {}
       }
       await expect(startWith(Twice)).rejects.toThrow(
-        /'awardee\/paid' is registered twice.*give one another name/,
+        /^'awardee\/paid' is registered twice: Twice\.one @OnWebhook\('awardee'\) in AppModule and Twice\.two @OnWebhook\('awardee'\) in AppModule\..*give one another name$/,
       );
     });
 
@@ -107,7 +154,20 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         @OnWebhook('awardee', 'b', { name: 'settled', was: ['paid'] })
         two() {}
       }
-      await expect(startWith(Renamed)).rejects.toThrow("'awardee/paid' is registered twice");
+      await expect(startWith(Renamed)).rejects.toThrow(
+        "'awardee/paid' is registered twice: Renamed.one @OnWebhook('awardee') in AppModule and Renamed.two",
+      );
+    });
+
+    it('whose former name is its own', async () => {
+      @Injectable()
+      class Renamed {
+        @OnWebhook('awardee', 'a', { name: 'paid', was: ['paid'] })
+        one() {}
+      }
+      await expect(startWith(Renamed)).rejects.toThrow(
+        "Renamed.one @OnWebhook('awardee'): expected former names in `was`, each once, received 'awardee/paid', which it has already",
+      );
     });
 
     it('in a class that two modules provide: each event would be handled twice', async () => {
@@ -121,7 +181,22 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
       @Module({ providers: [Shared] })
       class Two {}
       await expect(start({ imports: [One, Two] })).rejects.toThrow(
-        /'awardee\/Shared\.handle' is registered twice.*provide each class in one module only/,
+        "'awardee/Shared.handle' is registered twice: Shared.handle @OnWebhook('awardee') in One and " +
+          "Shared.handle @OnWebhook('awardee') in Two. Provide the class once, in one module only, and export it there",
+      );
+    });
+
+    it('of a class that has the name of another class', async () => {
+      const billing = (): Type => {
+        @Injectable()
+        class Billing {
+          @OnWebhook('awardee', '*')
+          handle() {}
+        }
+        return Billing;
+      };
+      await expect(startWith(billing(), billing())).rejects.toThrow(
+        /Billing\.handle @OnWebhook\('awardee'\) in AppModule\. Names of handlers.*give one another name$/,
       );
     });
 
@@ -200,7 +275,9 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         @OnEffect('mail')
         two() {}
       }
-      await expect(startWith(Twice)).rejects.toThrow("'mail' is registered twice");
+      await expect(startWith(Twice)).rejects.toThrow(
+        "'mail' is registered twice: Twice.one @OnEffect('mail') in AppModule and Twice.two @OnEffect('mail') in AppModule. ",
+      );
     });
 
     it.each(['', 'send mail', 'x'.repeat(121)])('of the name %j', async (name) => {

@@ -1,11 +1,11 @@
-import { Controller, Post, VersioningType, type INestApplication } from '@nestjs/common';
+import { Controller, Injectable, Post, VersioningType, type INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { Event, OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { hostModule, startHost, type Host } from '../support/host.js';
 import { send } from '../support/http.js';
-import { answered, DUPLICATE, OK } from '../support/receiver.js';
+import { answered, DUPLICATE, OK, UNKNOWN_SOURCE } from '../support/receiver.js';
 import { awardee } from '../support/signing.js';
 import { awardeeSource } from '../support/sources.js';
 
@@ -18,6 +18,15 @@ class Billing {
   hook(@Event('eventId') id: string) {
     Billing.ran.push(id);
   }
+}
+
+@Injectable()
+class Grants {
+  @OnWebhook('awardee', 'grant.made')
+  async made() {}
+
+  @OnWebhook('awardee', '*', { name: 'every' })
+  async every() {}
 }
 
 @Controller('both')
@@ -37,13 +46,13 @@ class Clashing {
   hook() {}
 }
 
-it('an application context serves nothing, and says nothing of URLs', async () => {
+it('an application context serves nothing: it says what runs, and nothing of URLs', async () => {
   const database = await createDatabase();
   const lines: string[] = [];
   const keep = (line: string) => void lines.push(line);
   const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } });
   const context = await NestFactory.createApplicationContext(
-    hostModule({ databaseUrl: database.url, webhooks }),
+    hostModule({ databaseUrl: database.url, webhooks, providers: [Grants] }),
     {
       logger: { log: keep, warn: keep, error: keep },
     },
@@ -51,18 +60,22 @@ it('an application context serves nothing, and says nothing of URLs', async () =
   await until(() => lines.some((line) => line.startsWith('reconciled')));
   await context.close();
   await database.drop();
-  expect(lines.filter((line) => line.includes('is served at'))).toEqual([]);
+  expect(lines.filter((line) => line.startsWith('source '))).toEqual([
+    "source 'awardee' runs Grants.made (grant.made), every (*)",
+  ]);
 });
 
 describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
   let database: TestDatabase;
   let lines: string[];
+  let warnings: string[];
   let app: INestApplication | undefined;
   beforeAll(async () => {
     database = await createDatabase();
   });
   beforeEach(() => {
     lines = [];
+    warnings = [];
   });
   afterEach(async () => {
     await app?.close();
@@ -82,7 +95,11 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
       { databaseUrl: database.url, webhooks, ...host },
       {
         configure: (application) => {
-          application.useLogger({ log: keep, warn: keep, error: keep });
+          const warn = (line: string) => {
+            warnings.push(line);
+            keep(line);
+          };
+          application.useLogger({ log: keep, warn, error: keep });
           configure(application);
         },
       },
@@ -93,14 +110,16 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
   const told = (text: string) => lines.filter((line) => line.includes(text));
 
   it('boot says it for each source, with prefix and version', async () => {
-    const { origin } = await start({ controllers: [Billing] }, (application) => {
+    const host = { controllers: [Billing], providers: [Grants] };
+    const { origin } = await start(host, (application) => {
       application.setGlobalPrefix('api');
       application.enableVersioning({ type: VersioningType.URI });
     });
     expect(told('is served at')).toEqual([
-      "source 'awardee' is served at https://<your host>/api/webhooks/awardee",
-      "source 'routed' is served at https://<your host>/api/v2/billing/hook",
+      "source 'awardee' is served at https://<your host>/api/webhooks/awardee; runs Grants.made (grant.made), every (*)",
+      "source 'routed' is served at https://<your host>/api/v2/billing/hook; runs Billing.hook (@UseWebhook)",
     ]);
+    expect(warnings).toEqual([]);
     for (const [path, id] of [
       ['/api/webhooks/awardee', 'd-1'],
       ['/api/v2/billing/hook', 'd-2'],
@@ -109,10 +128,41 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     expect(told('no handler takes it')).toEqual([]);
   });
 
+  it('boot warns of a source that is served and has nothing to take its events', async () => {
+    await start({ controllers: [Billing] });
+    expect(warnings).toEqual([
+      "source 'awardee' is served at https://<your host>/webhooks/awardee; nothing takes its events: each is kept as skipped. " +
+        "Expected a class with @OnWebhook('awardee', …) among the providers of a module, in each process that receives: what an " +
+        'event is owed is decided there',
+    ]);
+  });
+
+  it('boot cuts a long list of handlers, and of their types', async () => {
+    class Many {}
+    for (let n = 1; n <= 22; n += 1) {
+      const method = `on${n}`;
+      const descriptor = { value: () => undefined, configurable: true };
+      OnWebhook('awardee', n === 1 ? ['a', 'b', 'c', 'd', 'e', 'f', 'g'] : 'a')(
+        Many.prototype,
+        method,
+        descriptor,
+      );
+      Object.defineProperty(Many.prototype, method, descriptor);
+    }
+    await start({ providers: [Many] });
+    expect(told("source 'awardee'")).toEqual([
+      expect.stringMatching(
+        /; runs Many\.on1 \(a, b, c, d, e and 2 more\), Many\.on2 \(a\), .*, Many\.on10 \(a\) and 12 more$/,
+      ),
+    ]);
+  });
+
   it('boot says so when there is no URL at all', async () => {
     const webhooks = WebhooksModule.forRoot({ sources, controller: false });
     await start({}, undefined, webhooks);
     expect(told('is served at no URL: it is for Inbox.receive(…)')).toHaveLength(2);
+    expect(told('nothing takes its events')).toHaveLength(2);
+    expect(warnings).toEqual([]);
   });
 
   it('a delivery to the module’s own path, of what only a route takes, is warned of, with the right URL', async () => {
@@ -142,6 +192,21 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     expect(Billing.ran).toEqual(['astray']);
     const events = await database.query(`SELECT state, owed FROM webhook_event WHERE event_id = 'astray'`);
     expect(events).toEqual([{ state: 'processed', owed: 0 }]);
+  });
+
+  it.each([
+    ['near a configured one', 'Awarde', "'Awarde' is configured; did you mean 'awardee'?"],
+    ['like none', 'billing', "'billing' is configured; known: awardee, routed"],
+    [
+      'with control characters',
+      '%0A%1Bawardeeeee',
+      "'\\u000a\\u001bawardeeeee' is configured; known: awardee, routed",
+    ],
+  ])('a delivery to a source %s is logged with what may be meant', async (_, name, text) => {
+    const { origin } = await start();
+    const reply = await send(origin, { path: `/webhooks/${name}`, ...awardee('d-1', 't', '{}') });
+    expect(answered(reply)).toBe(UNKNOWN_SOURCE);
+    expect(told('rejected: ')).toEqual([`rejected: no source ${text} reason=unknown-source`]);
   });
 
   it('a source with both handlers and a route is warned of at boot', async () => {

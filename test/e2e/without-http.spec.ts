@@ -99,11 +99,18 @@ describe('deliveries that do not come over HTTP', () => {
 
   it('throw for a source that is not configured: that is the application’s mistake, not the sender’s', async () => {
     await expect(
-      context.get(Inbox).receive('nope', { headers: {}, rawBody: Buffer.alloc(0) }),
+      context.get(Inbox).receive('awarde', { headers: {}, rawBody: Buffer.alloc(0) }),
     ).rejects.toMatchObject({
       code: 'UNKNOWN_SOURCE',
-      message: expect.stringContaining("'nope'"),
+      message: "No source 'awarde' is configured; did you mean 'awardee'?",
     });
+  });
+
+  it('cut a name that is whatever was sent', async () => {
+    const received = { headers: {}, rawBody: Buffer.alloc(0) };
+    await expect(context.get(Inbox).receive('x'.repeat(10_000), received)).rejects.toThrow(
+      `No source '${'x'.repeat(127)}…' is configured; known: `,
+    );
   });
 
   it('need no id in a header that HTTP would demand', async () => {

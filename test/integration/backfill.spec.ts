@@ -293,7 +293,9 @@ describe('backfill from a provider over HTTP', () => {
       @BackfillSource('stripe')
       async *again(): AsyncGenerator<BackfillEvent> {}
     }
-    await expect(start([Stripe, Twice])).rejects.toThrow('has another method already');
+    await expect(start([Stripe, Twice])).rejects.toThrow(
+      /source 'stripe' has two lists of events: Stripe\.\w+ @BackfillSource\('stripe'\) in \w+ and Twice\.again @BackfillSource\('stripe'\) in \w+\. One method lists/,
+    );
     @Injectable()
     class Unknown {
       @BackfillSource('strip')

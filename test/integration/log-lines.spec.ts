@@ -1,4 +1,5 @@
 import type { INestApplication } from '@nestjs/common';
+import { Pauses, type PauseKind } from '../../src/index.js';
 import { holdPool } from './support/pool.js';
 import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
@@ -47,6 +48,27 @@ describe('R38 the log traces an event from end to end', () => {
       lines.filter((line) => line.includes('answered 503') && line.includes('event=evt-2')),
     ).toHaveLength(1);
   });
+
+  it.each([
+    ['source', 'strict'],
+    ['handler', 'awardee/handle'],
+  ] as [PauseKind, string][])(
+    'a pause of a %s is told of when it changes something, and else that it does not',
+    async (kind, name) => {
+      const pauses = inbox.app.get(Pauses);
+      const told = async (act: 'pause' | 'resume') => {
+        const before = lines.length;
+        await pauses[act](kind, name, { by: 'ann', reason: 'deploy' });
+        return lines.slice(before).filter((line) => line.includes('by=ann'));
+      };
+      const facts = `kind=${kind} name=${name} by=ann reason=deploy`;
+      expect(await told('resume')).toEqual([`nothing changed: it was not paused ${facts}`]);
+      expect(await told('pause')).toEqual([`paused ${facts}`]);
+      expect(await told('pause')).toEqual([`nothing changed: it was paused already ${facts}`]);
+      expect(await told('resume')).toEqual([`resumed ${facts}`]);
+      expect(await told('resume')).toEqual([`nothing changed: it was not paused ${facts}`]);
+    },
+  );
 
   async function tracedRows() {
     script.handle = async (_event, { attempt, enqueue }) => {

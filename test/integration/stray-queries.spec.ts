@@ -63,14 +63,54 @@ describe('R29 a handler that queries past its transaction', () => {
     ]);
   });
 
-  it('is not watched where NODE_ENV says neither development nor test', async () => {
+  describe('where NODE_ENV says neither development nor test', () => {
     const before = process.env.NODE_ENV;
-    process.env.NODE_ENV = 'production';
-    const production = await startInbox({ providers: [scripted(script, { effect: false })] });
-    process.env.NODE_ENV = before;
-    script.handle = () => production.dataSource.query(INSERT_RECORD, ['awardee', 'stray', 'stray']);
-    await production.deliver('6');
-    expect(await production.relay.tick()).toMatchObject({ done: 1 });
-    await production.stop();
+    let log: jest.SpiedFunction<Logger['log']>;
+    let other: TestInbox | undefined;
+    beforeEach(() => {
+      log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
+    });
+    afterEach(async () => {
+      process.env.NODE_ENV = before;
+      log.mockRestore();
+      await other?.stop();
+      other = undefined;
+    });
+    const start = async (environment: string | undefined) => {
+      if (environment === undefined) delete process.env.NODE_ENV;
+      else process.env.NODE_ENV = environment;
+      other = await startInbox({ providers: [scripted(script, { effect: false })] });
+      process.env.NODE_ENV = before;
+      return other;
+    };
+    const told = () =>
+      log.mock.calls.map(([line]) => String(line)).filter((line) => line.includes('NODE_ENV'));
+
+    it('is not watched', async () => {
+      const production = await start('production');
+      script.handle = () => production.dataSource.query(INSERT_RECORD, ['awardee', 'stray', 'stray']);
+      await production.deliver('6');
+      expect(await production.relay.tick()).toMatchObject({ done: 1 });
+    });
+
+    it.each([
+      [undefined, 'NODE_ENV is not set'],
+      ['', 'NODE_ENV is not set'],
+      ['staging', "NODE_ENV is 'staging'"],
+    ])('boot says so, and what to set (NODE_ENV: %j)', async (environment, text) => {
+      await start(environment);
+      expect(told()).toEqual([
+        `${text}: handlers that query past their transaction are not told of. Set NODE_ENV=development (or test) where you develop: ` +
+          'such a write throws then, and such a read warns',
+      ]);
+    });
+
+    it.each(['production', 'development', 'test'])(
+      'boot says nothing of it under %s',
+      async (environment) => {
+        await start(environment);
+        expect(told()).toEqual([]);
+      },
+    );
   });
 });

@@ -56,6 +56,74 @@ describe('runDue beside the relay’s own rounds', () => {
   });
 });
 
+describe('deliver', () => {
+  let inbox: TestInbox;
+  beforeAll(async () => {
+    inbox = await startInbox({ providers: [scripted({ handle: async () => undefined })] });
+  });
+  afterAll(() => inbox?.stop());
+
+  it.each([
+    ['awarde', "did you mean 'awardee'?"],
+    ['strip', 'known: awardee'],
+  ])('to the unknown source %s says which there are', async (name, hint) => {
+    await expect(deliver(inbox.app, name, event('d-1'))).rejects.toMatchObject({
+      code: 'UNKNOWN_SOURCE',
+      message: `No source '${name}' is configured; ${hint}`,
+    });
+  });
+
+  const circle: Record<string, unknown> = {};
+  circle.circle = circle;
+  const JSON_EXPECTED =
+    '.payload: expected what the provider would send: anything that JSON can hold, received ';
+  const DATE_EXPECTED = ".occurredAt: expected a Date, such as new Date('2026-11-30T12:00:00Z'), received ";
+  it.each([
+    ['no event', undefined, ': expected object, received undefined'],
+    ['no payload', { id: 'd-2', type: 't' }, `${JSON_EXPECTED}undefined`],
+    ['a payload with a bigint', { ...event('d-2'), payload: { amount: 1n } }, `${JSON_EXPECTED}an object`],
+    ['a payload that holds itself', { ...event('d-2'), payload: circle }, `${JSON_EXPECTED}an object`],
+    [
+      'no type',
+      { id: 'd-2', payload: {} },
+      ".type: expected the type of the event, such as 'invoice.paid', received undefined",
+    ],
+    [
+      'no id',
+      { type: 't', payload: {} },
+      ".id: expected the provider's id of the event, as text, received undefined",
+    ],
+    ['a time as text', { ...event('d-2'), occurredAt: '2026-11-30' }, `${DATE_EXPECTED}'2026-11-30'`],
+    ['a time that is none', { ...event('d-2'), occurredAt: new Date('never') }, `${DATE_EXPECTED}an object`],
+    [
+      'a tenant that is no text',
+      { ...event('d-2'), tenant: 7 },
+      '.tenant: expected the name of the tenant, received 7',
+    ],
+  ])('of %s says what is expected', async (_, given, message) => {
+    await expect(deliver(inbox.app, 'awardee', given as never)).rejects.toMatchObject({
+      code: 'INPUT_REFUSED',
+      message: `deliver() event${message}`,
+    });
+  });
+
+  it.each([null, 'text', 7, [], { occurred: true }])('takes the payload %j', async (payload) => {
+    const given = {
+      ...event(`json-${JSON.stringify(payload)}`),
+      payload,
+      occurredAt: new Date(),
+      tenant: 'a',
+    };
+    expect(await deliver(inbox.app, 'awardee', given)).toEqual({ kind: 'ok' });
+  });
+
+  it('of a source that has no name says which there are', async () => {
+    await expect(deliver(inbox.app, undefined as never, event('d-3'))).rejects.toThrow(
+      "No source 'undefined' is configured; known: awardee",
+    );
+  });
+});
+
 describe('an application that is not initialised', () => {
   it.each([
     ['express', () => new ExpressAdapter()],

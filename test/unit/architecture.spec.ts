@@ -7,7 +7,15 @@ const LAYERS = [
   ['core'],
   ['sources', 'handlers', 'storage', 'effects'],
   ['inbox', 'outbox', 'operator'],
-  ['http', 'testing', 'dashboard', 'index.ts', 'webhooks.module.ts', 'lifecycle.module.ts'],
+  [
+    'http',
+    'testing',
+    'dashboard',
+    'index.ts',
+    'webhooks.module.ts',
+    'lifecycle.module.ts',
+    'single.import.ts',
+  ],
 ];
 
 const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
