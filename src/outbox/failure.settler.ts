@@ -6,6 +6,7 @@ import { errorDetail, errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
+import { placeOfError, tellStack } from '../core/stack.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
@@ -71,9 +72,13 @@ export class FailureSettler {
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
-        rowFacts(row, { next: to.state === 'pending' ? `${to.delayMs} ms` : to.state }),
+        rowFacts(row, {
+          next: to.state === 'pending' ? `${to.delayMs} ms` : to.state,
+          at: placeOfError(error),
+        }),
       ),
     );
+    tellStack(this.logger, error, rowFacts(row));
     if (!settled) return 'lost';
     const tell = () => {
       if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
