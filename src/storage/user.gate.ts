@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import type { PgClient } from './connection.js';
 import type { LazyBegin } from './lazy.begin.js';
+import { queryText } from './query.text.js';
 
 /** One call of code on the connection: a query is sent only while the call that started it is under way. */
 export interface Call {
@@ -120,7 +121,7 @@ export const REMEDY =
 
 function textOf(query: unknown): string {
   if (typeof query !== 'string') return 'a query object';
-  return query.includes('webhook_outbox') ? 'an enqueue' : query.slice(0, 80);
+  return query.includes('webhook_outbox') ? 'an enqueue' : queryText(query);
 }
 
 /** A promise that never settles and is collected with whoever waits for it. */

@@ -141,6 +141,22 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     expect(inbox.alerts.filter(({ kind }) => kind === 'manager-misused')).toEqual([]);
   });
 
+  it('one that writes too late is told of without the values in its query', async () => {
+    const later: (() => void)[] = [];
+    script.handle = (_event, { manager }) => {
+      const write = () => void manager.query(`INSERT INTO received_event VALUES ('card 4242')`);
+      later.push(AsyncResource.bind(write));
+    };
+    await inbox.deliver('1');
+    inbox.alerts.length = 0;
+    expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
+    later[0]!();
+    await until(() => inbox.alerts.length > 0);
+    expect(inbox.alerts).toMatchObject([
+      { detail: expect.stringContaining(`was not sent: INSERT INTO received_event VALUES ('…'); await`) },
+    ]);
+  });
+
   it('one that has waited for a connection for longer than its time is not started', async () => {
     const started: string[] = [];
     script.handle = (event) => {
