@@ -47,6 +47,7 @@ export interface Within {
 @Injectable()
 export class FailureSettler {
   private readonly logger = new Logger('WebhookInbox');
+  private readonly aborted = new WeakSet<LeasedRow>();
 
   constructor(
     private readonly store: SettleStore,
@@ -56,6 +57,11 @@ export class FailureSettler {
     private readonly tally: Tally,
   ) {}
 
+  /** A shutdown is nobody's failed attempt: a failure of these rows, given back or with a lease that will end, is not recorded. */
+  abandon(rows: readonly LeasedRow[]): void {
+    for (const row of rows) this.aborted.add(row);
+  }
+
   /** @param within the transaction that it belongs to. @default none: recorded, and told, at once */
   async settle(
     row: LeasedRow,
@@ -63,6 +69,7 @@ export class FailureSettler {
     policy: FailurePolicy,
     within?: Within,
   ): Promise<FailureOutcome> {
+    if (this.aborted.has(row)) return 'lost';
     const to = decide(row, error, policy);
     const text = errorText(error);
     const detail = errorDetail(error);
