@@ -79,10 +79,7 @@ export class FailureSettler {
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
-        rowFacts(row, {
-          next: to.state === 'pending' ? `${to.delayMs} ms` : to.state,
-          at: placeOfError(error),
-        }),
+        rowFacts(row, { next: nextOf(to, policy), at: placeOfError(error) }),
       ),
     );
     tellStack(this.logger, error, rowFacts(row));
@@ -175,6 +172,12 @@ function told({ id: outboxId, name, attempt, event }: LeasedRow | ExhaustedRow) 
     attempt,
     event: event && { source: event.source, tenant: event.tenant, eventId: event.eventId },
   };
+}
+
+/** What comes after a failed attempt, in words. */
+function nextOf(to: FailedSettle, { awaitRedelivery }: FailurePolicy): string {
+  if (to.state !== 'pending') return to.state;
+  return awaitRedelivery ? "the provider's redelivery" : `${to.delayMs} ms`;
 }
 
 function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSettle {

@@ -1,4 +1,5 @@
 import type { INestApplication } from '@nestjs/common';
+import { PermanentError } from '../../src/index.js';
 import { holdPool } from './support/pool.js';
 import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
@@ -80,6 +81,19 @@ describe('R38 the log traces an event from end to end', () => {
       expect(stack).toMatch(/^the stack of it .*attempt=1\n {4}at .*log-lines\.spec\.ts/);
       expect(stack).toMatch(/ {4}at .*\.runner\.ts/);
     }
+  });
+
+  it.each([
+    ['awardee', /\d+ ms/, new Error('not yet')],
+    ['strict', /the provider's redelivery/, new Error('not yet')],
+    ['strict', /dead/, new PermanentError('never')],
+  ])('a failed attempt at %s says what comes next: %s', async (source, next, error) => {
+    script.handle = () => Promise.reject(error);
+    await inbox.deliverTo(source, `next-${error.message}`);
+    await inbox.relay.tick();
+    const failed = lines.filter((line) => line.startsWith('attempt failed: '));
+    expect(failed).toHaveLength(1);
+    expect(failed[0]).toMatch(new RegExp(` next="?${next.source}"? at=`));
   });
 
   async function tracedRows() {
