@@ -1,8 +1,12 @@
+import { existsSync } from 'node:fs';
 import { Logger } from '@nestjs/common';
 import { logLine, MAX_VALUE, type Facts } from './log.js';
 
 /** This package's own files: the folder above, of sources or of what was built from them. */
 const OWN = placeOf(new URL('..', import.meta.url).href);
+
+/** Whether there is such a file. */
+type IsThere = (file: string) => boolean;
 
 /** Of a chain of causes, which may be a circle. */
 const MAX_CAUSES = 5;
@@ -11,9 +15,11 @@ const MAX_CAUSES = 5;
  * Where an error comes from: `file:line:column` of the first frame of its stack that is the application's, neither a package's nor
  * Node's nor ours. Where an error that wraps another has none, that of its cause. A long path is cut at its beginning.
  */
-export function placeOfError(error: unknown, own = OWN): string | undefined {
+export function placeOfError(error: unknown, own = OWN, isThere: IsThere = existsSync): string | undefined {
   const places = chain(error).flatMap((one) => frames(one).map(placeOfFrame));
-  const place = places.find((at) => at !== '' && !at.includes('/node_modules/') && !at.startsWith(own));
+  const isApplications = (at: string) =>
+    at !== '' && !at.includes('/node_modules/') && !at.startsWith(own) && !isTypeOrms(at, isThere);
+  const place = places.find(isApplications);
   return place !== undefined && place.length > MAX_VALUE ? `…${place.slice(1 - MAX_VALUE)}` : place;
 }
 
@@ -77,4 +83,11 @@ function placeOf(location: string): string {
   } catch {
     return plain;
   }
+}
+
+/** TypeORM's source maps lead to a `src` beside `node_modules`, so that its frames seem to be the application's. */
+function isTypeOrms(place: string, isThere: IsThere): boolean {
+  const [, root, name] = /^(.*)\/src\/(.*)\.ts:\d+:\d+$/.exec(place) ?? [];
+  if (name === undefined || isThere(`${root}/src/${name}.ts`)) return false;
+  return isThere(`${root}/node_modules/typeorm/${name}.js`);
 }

@@ -83,6 +83,17 @@ describe('R38 the log traces an event from end to end', () => {
     }
   });
 
+  it('a query that fails says where the application asked for it', async () => {
+    script.handle = async (_event, { manager }) => {
+      await manager.query('SELECT 1 / 0');
+    };
+    await inbox.deliver('evt-4');
+    await inbox.relay.tick();
+    const failed = lines.filter((line) => line.includes(': division by zero '));
+    expect(failed).toHaveLength(1);
+    expect(failed[0]).toMatch(/ at=\S+\/log-lines\.spec\.ts:\d+:\d+$/);
+  });
+
   it.each([
     ['awardee', /\d+ ms/, new Error('not yet')],
     ['strict', /the provider's redelivery/, new Error('not yet')],

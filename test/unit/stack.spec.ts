@@ -44,6 +44,21 @@ describe('where an error comes from', () => {
     ).toBe('/app/src/billing.ts:12:7');
   });
 
+  it('is not in TypeORM, whose source maps lead to the application’s own folder of sources', () => {
+    const frames = [
+      'DataSource.query (/app/src/data-source/DataSource.ts:1:1)',
+      'paid (/app/src/index.ts:2:2)',
+    ];
+    const files = ['data-source/DataSource.js', 'index.js'].map(
+      (file) => `/app/node_modules/typeorm/${file}`,
+    );
+    const placeWith = (...sources: string[]) =>
+      placeOfError(thrown('no', frames), OWN, (file) => [...files, ...sources].includes(file));
+    expect(placeWith('/app/src/index.ts')).toBe('/app/src/index.ts:2:2');
+    expect(placeWith('/app/src/data-source/DataSource.ts')).toBe('/app/src/data-source/DataSource.ts:1:1');
+    expect(placeWith()).toBeUndefined();
+  });
+
   it('of one that wraps another is where it was wrapped, and else where the cause comes from', () => {
     const cause = thrown('beneath', ['Mail.send (/app/src/mail.ts:3:1)']);
     const frame = 'Billing.paid (/app/src/billing.ts:12:7)';
