@@ -20,6 +20,7 @@ import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/notifier.js';
+import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeListener } from './outbox/wake.listener.js';
 
@@ -41,6 +42,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly dispatcher: EventDispatcher,
     private readonly handOff: HandOff,
     private readonly loop: RelayLoop,
+    private readonly relay: OutboxRelay,
     private readonly notifier: Notifier,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
@@ -85,8 +87,21 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.dispatcher.startDraining();
     this.loop.stopLeasing();
     this.timers.cancelAll();
+    this.tellWait();
     await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
     await this.handOff.finish(GIVE_BACK_MS);
+  }
+
+  /** Who looks why a process does not end, or has killed it meanwhile, finds it here. */
+  private tellWait(): void {
+    const { relay } = this.options;
+    const jobs = this.relay.running;
+    const deliveries = this.dispatcher.waiting;
+    if (jobs + deliveries === 0) return;
+    const graceMs = relay === false || jobs === 0 ? undefined : relay.graceMs;
+    const what =
+      graceMs === undefined ? 'deliveries wait for handlers' : `what runs has up to ${graceMs / 1000} s`;
+    this.logger.log(logLine(`draining: ${what}`, { jobs, deliveries, graceMs }));
   }
 
   async beforeApplicationShutdown(): Promise<void> {

@@ -4,10 +4,13 @@ import { storable } from './event.js';
 /** What is kept and told of an error: its text may hold a whole answer. */
 export const MAX_ERROR_BYTES = 4_000;
 
+/** How many characters of a value stand on a log line. */
+export const MAX_VALUE = 128;
+
 /** Facts that stand on each log line: source, event, outbox, attempt, … */
 export type Facts = Readonly<Record<string, string | number | undefined>>;
 
-/** `message key=value key="odd value"`: one line whatever the values hold, each cut to 128 characters. */
+/** `message key=value key="odd value"`: one line whatever the values hold, each cut to `MAX_VALUE` characters. */
 export function logLine(message: string, facts: Facts): string {
   const parts = Object.entries(facts)
     .filter(([, value]) => value !== undefined && value !== '')
@@ -41,7 +44,7 @@ export function errorDetail(error: unknown): string {
 }
 
 function shown(value: string): string {
-  const cut = value.length > 128 ? `${value.slice(0, 127)}…` : value;
+  const cut = value.length > MAX_VALUE ? `${value.slice(0, MAX_VALUE - 1)}…` : value;
   return /^[\w.:/@…-]+$/.test(cut) ? cut : oneLine(JSON.stringify(cut));
 }
 

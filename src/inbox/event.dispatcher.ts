@@ -118,6 +118,11 @@ export class EventDispatcher {
     return this.draining;
   }
 
+  /** How many deliveries wait for handlers. */
+  get waiting(): number {
+    return this.running.size;
+  }
+
   /** Waits for what deliveries wait for, their handlers and their claims, up to the time in which all of them have been answered. */
   async finish(): Promise<void> {
     const longest = Math.max(...[...this.options.sources.values()].map(({ ackTimeoutMs }) => ackTimeoutMs));

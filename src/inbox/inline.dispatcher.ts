@@ -2,6 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { errorText, logLine } from '../core/log.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
+import { placeOfError, tellStack } from '../core/stack.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
@@ -162,12 +163,14 @@ export class InlineDispatcher {
       for (const tell of told) tell();
       return { kind: 'ok' };
     }
+    const facts = { source: source.name, event: event.eventId };
     this.logger.warn(
       logLine(`inline transaction failed, claimed without it: ${errorText(error)}`, {
-        source: source.name,
-        event: event.eventId,
+        ...facts,
+        at: placeOfError(error),
       }),
     );
+    tellStack(this.logger, error, facts);
     let afterCommit: (() => void)[] = [];
     const verdict = await this.claimer.transaction(async (manager): Promise<Verdict> => {
       afterCommit = [];

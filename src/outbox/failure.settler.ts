@@ -6,6 +6,7 @@ import { errorDetail, errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
+import { placeOfError, tellStack } from '../core/stack.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
@@ -46,6 +47,7 @@ export interface Within {
 @Injectable()
 export class FailureSettler {
   private readonly logger = new Logger('WebhookInbox');
+  private readonly aborted = new WeakSet<LeasedRow>();
 
   constructor(
     private readonly store: SettleStore,
@@ -55,6 +57,11 @@ export class FailureSettler {
     private readonly tally: Tally,
   ) {}
 
+  /** A shutdown is nobody's failed attempt: a failure of these rows, given back or with a lease that will end, is not recorded. */
+  abandon(rows: readonly LeasedRow[]): void {
+    for (const row of rows) this.aborted.add(row);
+  }
+
   /** @param within the transaction that it belongs to. @default none: recorded, and told, at once */
   async settle(
     row: LeasedRow,
@@ -62,6 +69,7 @@ export class FailureSettler {
     policy: FailurePolicy,
     within?: Within,
   ): Promise<FailureOutcome> {
+    if (this.aborted.has(row)) return 'lost';
     const to = decide(row, error, policy);
     const text = errorText(error);
     const detail = errorDetail(error);
@@ -71,9 +79,10 @@ export class FailureSettler {
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
-        rowFacts(row, { next: to.state === 'pending' ? `${to.delayMs} ms` : to.state }),
+        rowFacts(row, { next: nextOf(to, policy), at: placeOfError(error) }),
       ),
     );
+    tellStack(this.logger, error, rowFacts(row));
     if (!settled) return 'lost';
     const tell = () => {
       if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
@@ -163,6 +172,12 @@ function told({ id: outboxId, name, attempt, event }: LeasedRow | ExhaustedRow) 
     attempt,
     event: event && { source: event.source, tenant: event.tenant, eventId: event.eventId },
   };
+}
+
+/** What comes after a failed attempt, in words. */
+function nextOf(to: FailedSettle, { awaitRedelivery }: FailurePolicy): string {
+  if (to.state !== 'pending') return to.state;
+  return awaitRedelivery ? "the provider's redelivery" : `${to.delayMs} ms`;
 }
 
 function decide(row: LeasedRow, error: unknown, policy: FailurePolicy): FailedSettle {

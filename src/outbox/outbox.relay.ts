@@ -164,6 +164,7 @@ export class OutboxRelay {
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
       this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
+    this.failures.abandon(rows);
     const given = { delayMs: ABORT_MS, running: true };
     const released = this.statements.send((manager) => this.store.release(manager, rows, given));
     await within(released, ABORT_MS).catch((error: unknown) => {

@@ -3,6 +3,7 @@ import type { DataSource } from 'typeorm';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { PgClient } from './connection.js';
+import { queryText } from './query.text.js';
 import { insideUserCode } from './user.gate.js';
 
 type Lent = [client: PgClient, release: (error?: Error) => void];
@@ -60,7 +61,7 @@ export class StrayQueries {
     if (WRITE.test(text)) {
       throw new WebhookInboxError(
         'OUTSIDE_TRANSACTION',
-        `A handler wrote past its transaction: ${text.trim().slice(0, 80)}. It would stay when the handler is rolled back. ${REMEDY}`,
+        `A handler wrote past its transaction: ${queryText(text)}. It would stay when the handler is rolled back. ${REMEDY}`,
       );
     }
     const place = new Error().stack

@@ -1,7 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
+import { sqlStateOf } from '../core/classify.js';
 import type { PgClient } from './connection.js';
 import type { LazyBegin } from './lazy.begin.js';
+import { queryText } from './query.text.js';
 
 /** One call of code on the connection: a query is sent only while the call that started it is under way. */
 export interface Call {
@@ -37,6 +39,8 @@ export class UserGate {
   running = 0;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   misuse: string | undefined;
+  /** The last query that the server has refused for what it is. */
+  private refused: { readonly query: unknown; readonly error: unknown } | undefined;
   private call: Call | undefined;
   private readonly failed = new Set<Call>();
   /** Given up on: that they go on is no fault of theirs. */
@@ -59,6 +63,14 @@ export class UserGate {
     if (isGivenUp) this.givenUp.add(call);
   }
 
+  /** What is to be said where the transaction has failed and its code has not. */
+  get swallowed(): string {
+    const { query, error } = this.refused ?? {};
+    const which =
+      this.refused && `: ${textOf(query)}: ${error instanceof Error ? error.message : String(error)}`;
+    return `a query failed and its error was swallowed${which ?? ''}; ${THROW_ON}`;
+  }
+
   close(call: Call): void {
     call.ended = true;
     this.call = undefined;
@@ -73,7 +85,7 @@ export class UserGate {
       return this.refuse(from, args[0]);
     }
     const sent = this.lazy.send(...args);
-    if (!(sent instanceof Promise)) return this.counted(sent);
+    if (!(sent instanceof Promise)) return this.counted(sent, args[0]);
     this.running += 1;
     // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
     return new Promise((resolve, reject) => {
@@ -84,6 +96,7 @@ export class UserGate {
         },
         (error: unknown) => {
           this.running -= 1;
+          this.keep(args[0], error);
           if (this.call === call) reject(error);
         },
       );
@@ -91,7 +104,7 @@ export class UserGate {
   };
 
   /** A stream or a pg Query object: it runs until it says so. */
-  private counted(sent: unknown): unknown {
+  private counted(sent: unknown, query: unknown): unknown {
     if (!(sent instanceof EventEmitter)) return sent;
     let running = true;
     this.running += 1;
@@ -100,7 +113,13 @@ export class UserGate {
       running = false;
     };
     for (const event of ['end', 'error', 'close']) sent.once(event, ended);
+    sent.once('error', (error: unknown) => this.keep(query, error));
     return sent;
+  }
+
+  private keep(query: unknown, error: unknown): void {
+    // Of the queries behind one that failed, the server says only that one has.
+    if (sqlStateOf(error) !== '25P02') this.refused = { query, error };
   }
 
   private refuse(from: Call | undefined, query: unknown): unknown {
@@ -118,9 +137,12 @@ export class UserGate {
 export const REMEDY =
   'await every call on the manager and every enqueue, manager.transaction() and Promise.all() included';
 
+const THROW_ON =
+  'nothing of the run can be committed: throw it on, or run what may fail in manager.transaction(), which is a savepoint';
+
 function textOf(query: unknown): string {
   if (typeof query !== 'string') return 'a query object';
-  return query.includes('webhook_outbox') ? 'an enqueue' : query.slice(0, 80);
+  return query.includes('webhook_outbox') ? 'an enqueue' : queryText(query);
 }
 
 /** A promise that never settles and is collected with whoever waits for it. */

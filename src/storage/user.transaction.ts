@@ -167,8 +167,7 @@ export class UserTransaction {
       return `${queries} still running when the handler ended: ${REMEDY}`;
     }
     const status = this.client.getTransactionStatus();
-    if (status === 'E')
-      return 'a query failed and its error was swallowed: nothing of the run can be committed';
+    if (status === 'E') return this.gate.swallowed;
     if (status === 'I' && this.lazy.isOpen)
       return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
     if (nestingOf(this.runner) === depth) return undefined;
@@ -218,10 +217,7 @@ export class UserTransaction {
     if (answer?.command !== 'COMMIT') {
       // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
       await this.destroy();
-      throw new NotCommitted(
-        false,
-        `COMMIT was answered ${answer?.command}: a query failed and its error was swallowed`,
-      );
+      throw new NotCommitted(false, `COMMIT was answered ${answer?.command}: ${this.gate.swallowed}`);
     }
     this.last?.answered?.(answers);
     await broadcast(this.runner, 'AfterTransactionCommit')?.catch(() => undefined);

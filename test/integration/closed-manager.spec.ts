@@ -1,4 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
+import { Client, Query } from 'pg';
 import { Deadline } from '../../src/outbox/deadline.js';
 import { HandlerRunner } from '../../src/outbox/handler.runner.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
@@ -8,6 +9,7 @@ import { clear, record, scripted, startInbox, type Script, type TestInbox } from
 import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
 
 const ROUNDS = 50;
+const NOPE = `select * from nope where what = 'stray'`;
 
 /** As a library does that has lost the async context of its caller: the timer was started outside any run. */
 let afterwards: (() => unknown) | undefined;
@@ -139,6 +141,70 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(await inbox.query(`SELECT * FROM received_event`)).toEqual([]);
     expect(inbox.alerts.filter(({ kind }) => kind === 'manager-misused')).toEqual([]);
+  });
+
+  it.each<[string, Script['handle']]>([
+    ['a query', (_event, { manager }) => manager.query(NOPE).catch(() => undefined)],
+    [
+      'a query and those behind it',
+      async (_event, { manager }) => {
+        for (const query of [NOPE, 'SELECT 1', 'SELECT 2']) await manager.query(query).catch(() => undefined);
+      },
+    ],
+    [
+      'a query, after another one in a savepoint',
+      async (_event, { manager }) => {
+        await manager.transaction((inner) => inner.query('SELECT 1 / 0')).catch(() => undefined);
+        await manager.query(NOPE).catch(() => undefined);
+      },
+    ],
+  ])('one that swallows the error of %s is told which, why, and what to do', async (_, handle) => {
+    script.handle = handle;
+    await inbox.deliver('1');
+    await inbox.relay.tick();
+    expect(await inbox.rows()).toMatchObject([
+      {
+        error:
+          `ManagerMisused: a query failed and its error was swallowed: select * from nope where what = '…': ` +
+          'relation "nope" does not exist; nothing of the run can be committed: throw it on, or run what may fail in ' +
+          'manager.transaction(), which is a savepoint',
+      },
+    ]);
+  });
+
+  it('one that swallows the error of a query object is told why', async () => {
+    script.handle = async (_event, { manager }) => {
+      const client = (await manager.queryRunner!.connect()) as Client;
+      await new Promise((resolve) => client.query(new Query(NOPE)).once('error', resolve));
+    };
+    await inbox.deliver('1');
+    await inbox.relay.tick();
+    expect((await inbox.rows())[0]).toMatchObject({
+      error: expect.stringContaining('swallowed: a query object: relation "nope" does not exist; '),
+    });
+  });
+
+  it('one that lets a query fail in a savepoint is done', async () => {
+    script.handle = async (_event, { manager }) =>
+      manager.transaction((inner) => inner.query(NOPE)).catch(() => undefined);
+    await inbox.deliver('1');
+    expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
+  });
+
+  it('one that writes too late is told of without the values in its query', async () => {
+    const later: (() => void)[] = [];
+    script.handle = (_event, { manager }) => {
+      const write = () => void manager.query(`INSERT INTO received_event VALUES ('card 4242')`);
+      later.push(AsyncResource.bind(write));
+    };
+    await inbox.deliver('1');
+    inbox.alerts.length = 0;
+    expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
+    later[0]!();
+    await until(() => inbox.alerts.length > 0);
+    expect(inbox.alerts).toMatchObject([
+      { detail: expect.stringContaining(`was not sent: INSERT INTO received_event VALUES ('…'); await`) },
+    ]);
   });
 
   it('one that has waited for a connection for longer than its time is not started', async () => {

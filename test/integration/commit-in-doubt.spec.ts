@@ -220,11 +220,17 @@ describe('a COMMIT that was answered', () => {
       await transaction.query(
         `INSERT INTO received_event (source, event_id, event_type) VALUES ('a', 'b', 'c')`,
       );
-      await transaction.query('SELECT 1 / 0').catch(() => undefined);
+      await transaction.asOurs((manager) => manager.query('SELECT 1 / 0')).catch(() => undefined);
     });
     const error: unknown = await failed.catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(NotCommitted);
-    expect(error).toMatchObject({ inDoubt: false, code: 'TRANSACTION_NOT_COMMITTED' });
+    expect(error).toMatchObject({
+      inDoubt: false,
+      code: 'TRANSACTION_NOT_COMMITTED',
+      message: expect.stringMatching(
+        /^COMMIT was answered ROLLBACK: .* swallowed: SELECT 1 \/ 0: division by zero; .* manager\.transaction\(\)/,
+      ),
+    });
     expect(await inbox.query(`SELECT FROM received_event`)).toEqual([]);
     await expectNoLeak(poolOf(inbox.dataSource));
     const [{ pid }] = await inbox.dataSource.query<[{ pid: number }]>('SELECT pg_backend_pid() AS pid');

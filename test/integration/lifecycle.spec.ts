@@ -38,6 +38,12 @@ import { cuttingProxy } from './support/proxy.js';
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** As a call does that was given the signal. */
+const failsBySignal = (_: unknown, { signal }: { readonly signal: AbortSignal }) =>
+  new Promise<never>((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(new Error('the call was aborted'))),
+  );
+
 let database: TestDatabase;
 let script: Partial<Script>;
 
@@ -130,6 +136,14 @@ describe('boot', () => {
 });
 
 describe('shutdown', () => {
+  let lines: string[];
+  const keep = (line: unknown) => void lines.push(String(line));
+  const configure: InboxSetup['configure'] = (app) => app.useLogger({ log: keep, warn: keep, error: keep });
+  const told = (beginning: string) => lines.filter((line) => line.startsWith(beginning));
+  beforeEach(() => {
+    lines = [];
+  });
+
   it('under load, with a feature module that closes its client in onModuleDestroy: nothing is lost, and nobody sees it closed', async () => {
     const seen = { closed: 0, handled: 0, effects: 0 };
     class Client {
@@ -206,7 +220,7 @@ describe('shutdown', () => {
       await record(event, context);
       await latch.wait();
     };
-    const inbox = await start({ webhooks: { relay: { handlers: 1 } } });
+    const inbox = await start({ configure, webhooks: { relay: { handlers: 1 } } });
     await inbox.deliver('d-1');
     await until(() => latch.arrived === 1);
     await inbox.deliver('d-2');
@@ -216,6 +230,9 @@ describe('shutdown', () => {
     expect(ended).toBe(false);
     latch.open();
     await closed;
+    expect(told('draining')).toEqual([
+      'draining: what runs has up to 10 s jobs=1 deliveries=0 graceMs=10000',
+    ]);
     expect(await database.query(`SELECT event_id, state, attempt FROM webhook_outbox ORDER BY 1`)).toEqual([
       { event_id: 'd-1', state: 'done', attempt: 1 },
       { event_id: 'd-2', state: 'pending', attempt: 0 },
@@ -230,6 +247,7 @@ describe('shutdown', () => {
       await new Promise(() => undefined);
     };
     const inbox = await start({
+      configure,
       providers: [scripted(script, { handler: { retry: { maxAttempts: 1 } } })],
       webhooks: { relay: { shutdownGrace: '100ms' } },
     });
@@ -239,6 +257,8 @@ describe('shutdown', () => {
     await inbox.app.close();
     expect(performance.now() - startedAt).toBeLessThan(1_500);
     expect(aborted).toBe(true);
+    expect(told('aborted at shutdown; another process will run it again ')).toHaveLength(1);
+    expect(told('attempt failed')).toEqual([]);
     expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
     expect(
       await database.query(`SELECT state, leased_by, attempt, attempt_base FROM webhook_outbox`),
@@ -247,6 +267,35 @@ describe('shutdown', () => {
     const next = await start({ providers: [scripted(script, { handler: { retry: { maxAttempts: 1 } } })] });
     await until(async () => (await next.rows())[0]?.state === 'done');
     await next.stop();
+  });
+
+  it.each<[string, Script['handle'] | undefined, Script['effect'] | undefined, boolean]>([
+    ['a handler that fails by the signal', failsBySignal, undefined, false],
+    ['a batch', failsBySignal, undefined, true],
+    ['an effect that fails by the signal', undefined, failsBySignal, false],
+  ])('says once of %s that it was aborted, and nothing of a failure', async (_, handle, effect, batch) => {
+    script.handle = handle ?? ((_event, { enqueue }) => enqueue('mail', {}));
+    script.effect = effect;
+    const inbox = await start({
+      configure,
+      providers: [scripted(script, { handler: batch ? { batch: 5 } : {} })],
+      webhooks: { relay: { shutdownGrace: '100ms' } },
+    });
+    await inbox.deliver('d-1');
+    await until(
+      async () =>
+        inbox.relay.running === 1 && (await inbox.rows(`state = 'done'`)).length === (effect ? 1 : 0),
+    );
+    await inbox.app.close();
+    expect(told('aborted at shutdown')).toHaveLength(1);
+    expect(told('attempt failed')).toEqual([]);
+    expect(await database.query(`SELECT FROM webhook_outbox WHERE error IS NOT NULL`)).toEqual([]);
+  });
+
+  it('that has nothing to wait for says nothing', async () => {
+    const inbox = await start({ configure });
+    await inbox.app.close();
+    expect(told('draining')).toEqual([]);
   });
 
   it('ends within the grace when the database does not answer any more', async () => {
@@ -284,6 +333,7 @@ describe('shutdown', () => {
       sawClosed = closed;
     };
     const inbox = await start({
+      configure,
       providers: [scripted(script), Closing],
       webhooks: { sources: { awardee: awardeeSource({ retries: 'provider' }) } },
     });
@@ -293,6 +343,7 @@ describe('shutdown', () => {
     await pause(30);
     latch.open();
     await stopped;
+    expect(told('draining')).toEqual(['draining: deliveries wait for handlers jobs=0 deliveries=1']);
     expect(await answer).toMatchObject({ status: 200, body: { status: 'ok' } });
     expect(sawClosed).toBe(false);
   });

@@ -1,5 +1,5 @@
 import type { INestApplication } from '@nestjs/common';
-import { Pauses, type PauseKind } from '../../src/index.js';
+import { Pauses, PermanentError, type PauseKind } from '../../src/index.js';
 import { holdPool } from './support/pool.js';
 import { awardeeSource, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
@@ -7,6 +7,7 @@ describe('R38 the log traces an event from end to end', () => {
   const script: Partial<Script> = {};
   const lines: string[] = [];
   const keep = (line: unknown) => void lines.push(String(line));
+  const stacks: string[] = [];
   let inbox: TestInbox;
 
   beforeAll(async () => {
@@ -16,8 +17,18 @@ describe('R38 the log traces an event from end to end', () => {
         claimTimeout: '500ms',
         sources: { awardee: awardeeSource(), strict: awardeeSource({ retries: 'provider' }) },
       },
-      configure: (app: INestApplication) => app.useLogger({ log: keep, warn: keep, error: keep }),
+      configure: (app: INestApplication) =>
+        app.useLogger({
+          log: keep,
+          warn: keep,
+          error: keep,
+          debug: (text: unknown) => void stacks.push(String(text)),
+        }),
     });
+  });
+  beforeEach(() => {
+    lines.length = 0;
+    stacks.length = 0;
   });
   afterAll(() => inbox?.stop());
 
@@ -70,6 +81,53 @@ describe('R38 the log traces an event from end to end', () => {
     },
   );
 
+  it('a failed attempt says where in the application its error comes from, and at debug level the whole way', async () => {
+    const spec = /\/test\/integration\/log-lines\.spec\.ts:\d+:\d+/;
+    script.handle = async (_event, { attempt, enqueue }) => {
+      if (attempt === 1) nameOf(undefined as never);
+      await enqueue('mail', {});
+    };
+    script.effect = (_payload, { attempt }) => {
+      if (attempt === 1) nameOf(undefined as never);
+    };
+    await inbox.deliver('evt-3');
+    await inbox.relay.tick();
+    for (const { error } of await inbox.rows(`event_id = 'evt-3'`)) expect(error).not.toMatch(spec);
+    await inbox.settle();
+    const failed = lines.filter((line) => line.startsWith('attempt failed: TypeError: '));
+    expect(failed).toHaveLength(2);
+    for (const line of failed) expect(line).toMatch(new RegExp(` at=\\S+${spec.source}$`));
+    expect(stacks).toHaveLength(2);
+    for (const stack of stacks) {
+      expect(stack).toMatch(/^the stack of it .*attempt=1\n {4}at .*log-lines\.spec\.ts/);
+      expect(stack).toMatch(/ {4}at .*\.runner\.ts/);
+    }
+  });
+
+  it('a query that fails says where the application asked for it', async () => {
+    script.handle = async (_event, { manager }) => {
+      await manager.query('SELECT 1 / 0');
+    };
+    await inbox.deliver('evt-4');
+    await inbox.relay.tick();
+    const failed = lines.filter((line) => line.includes(': division by zero '));
+    expect(failed).toHaveLength(1);
+    expect(failed[0]).toMatch(/ at=\S+\/log-lines\.spec\.ts:\d+:\d+$/);
+  });
+
+  it.each([
+    ['awardee', /\d+ ms/, new Error('not yet')],
+    ['strict', /the provider's redelivery/, new Error('not yet')],
+    ['strict', /dead/, new PermanentError('never')],
+  ])('a failed attempt at %s says what comes next: %s', async (source, next, error) => {
+    script.handle = () => Promise.reject(error);
+    await inbox.deliverTo(source, `next-${error.message}`);
+    await inbox.relay.tick();
+    const failed = lines.filter((line) => line.startsWith('attempt failed: '));
+    expect(failed).toHaveLength(1);
+    expect(failed[0]).toMatch(new RegExp(` next="?${next.source}"? at=`));
+  });
+
   async function tracedRows() {
     script.handle = async (_event, { attempt, enqueue }) => {
       if (attempt === 1) throw new Error('not yet');
@@ -87,3 +145,5 @@ describe('R38 the log traces an event from end to end', () => {
     return inbox.rows(`kind = 'handler' AND event_id = 'evt-1'`);
   }
 });
+
+const nameOf = (profile: { full_name: string }) => profile.full_name;

@@ -32,6 +32,13 @@ describe('R29 a handler that queries past its transaction', () => {
     expect(await inbox.query('SELECT * FROM received_event')).toEqual([]);
   });
 
+  it('is told of without the values in it', async () => {
+    script.handle = () => inbox.dataSource.query(`DELETE FROM received_event WHERE event_id = 'card 4242'`);
+    expect(await settleOne('1a')).toMatchObject({
+      error: expect.stringContaining(`: DELETE FROM received_event WHERE event_id = '…'. It would stay`),
+    });
+  });
+
   it('is refused when it opens a transaction of its own and writes in that', async () => {
     script.handle = () =>
       inbox.dataSource.transaction((manager) => manager.query(INSERT_RECORD, ['awardee', 'stray', 'stray']));
