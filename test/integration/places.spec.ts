@@ -144,6 +144,27 @@ describe('a quick handler, whose rows are leased ahead', () => {
     expect(count('slow')).toBe(6);
   });
 
+  it('of which no row begins after a pause', async () => {
+    const inbox = await flood();
+    await inbox.app.get(Pauses).pause('source', 'slow', who);
+    latch.open();
+    await until(() => inbox.relay.running === 0);
+    expect(count('slow')).toBe(6);
+    expect(await inbox.rows(LEASED)).toEqual([]);
+  });
+
+  it('of which no row begins once a pause of another instance is known', async () => {
+    const inbox = await flood();
+    const other = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
+    await other.app.get(Pauses).pause('source', 'slow', who);
+    // What was read of the pauses is older than a second by then.
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    await inbox.relay.round(() => undefined);
+    latch.open();
+    await until(() => inbox.relay.running === 0);
+    expect(count('slow')).toBe(6);
+  });
+
   it('a row that may have killed a process gets the next place', async () => {
     const inbox = await flood();
     await inbox.query(
