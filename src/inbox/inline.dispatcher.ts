@@ -160,7 +160,8 @@ export class InlineDispatcher {
       if (!(await this.isCommitted(inline, taken!)))
         return { kind: 'unavailable', why: 'the commit is in doubt' };
       for (const tell of told) tell();
-      return { kind: 'ok' };
+      this.wakeUp.wake();
+      return this.conclude(inline, taken!, false);
     }
     this.logger.warn(
       logLine(`inline transaction failed, claimed without it: ${errorText(error)}`, {
