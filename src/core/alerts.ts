@@ -21,10 +21,11 @@ export class Alerts {
 
   raise(alert: Alert): void {
     for (const listener of this.listeners) listener(alert);
+    // Before the log: the application's logger may throw, and nobody would be told.
+    void this.tell(alert);
     const { kind, ...facts } = alert;
     const { event, ...flat } = facts as Record<string, unknown> & { event?: Record<string, string> };
     this.logger.warn(logLine(`alert ${kind}`, { ...event, ...(flat as Record<string, string>) }));
-    void this.tell(alert);
   }
 
   private async tell(alert: Alert): Promise<void> {

@@ -52,7 +52,7 @@ export class Tally {
   }
 
   /** Takes counts back that could not be written down. */
-  giveBack({ metrics }: Counted): void {
+  giveBack({ metrics }: Pick<Counted, 'metrics'>): void {
     for (const { source, metric, value } of metrics) this.count(source, metric, value);
   }
 

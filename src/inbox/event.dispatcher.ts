@@ -85,11 +85,11 @@ export class EventDispatcher {
 
   /** As `dispatch`, with the code of an application's own route as the only handler: inline, retried by the provider. */
   async dispatchRoute(delivery: VerifiedDelivery, name: string, code: HandlerCode): Promise<Verdict> {
-    if (this.draining) return SHUTTING_DOWN;
     const { source } = delivery;
     const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
     return this.decide(delivery, async (event, ackTimeoutMs) => {
+      if (this.draining) return SHUTTING_DOWN;
       if (ackTimeoutMs <= 0) return { kind: 'failed' };
       const handlers = this.registry.match(source.name, event.type);
       if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;

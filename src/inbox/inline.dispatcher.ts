@@ -161,7 +161,8 @@ export class InlineDispatcher {
       if (!(await this.isCommitted(inline, taken!)))
         return { kind: 'unavailable', why: 'the commit is in doubt' };
       for (const tell of told) tell();
-      return { kind: 'ok' };
+      this.wakeUp.wake();
+      return this.conclude(inline, taken!, false);
     }
     const facts = { source: source.name, event: event.eventId };
     this.logger.warn(

@@ -88,7 +88,10 @@ export class ProviderRetries {
   /** Runs what was taken and committed. */
   async runTaken(source: Source, taken: Taken): Promise<Verdict> {
     this.failures.tellExhausted(taken.exhausted);
-    const outcomes = await Promise.all(taken.leased.map((row) => this.run(source, row)));
+    const runs = taken.leased.map((row) => this.run(source, row));
+    // Each to its end, also where that of another could not be recorded: a shutdown waits for all of them.
+    await Promise.allSettled(runs);
+    const outcomes = await Promise.all(runs);
     if (outcomes.includes('retry')) return { kind: 'failed' };
     if (outcomes.includes('lost') || taken.busy > 0)
       return { kind: 'unavailable', why: 'the event is being handled' };

@@ -49,6 +49,8 @@ const KEEP_ALERTS = 500;
 @Injectable()
 export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookInbox');
+  /** Counts that earlier rounds could not write down. */
+  private readonly unwritten = new Tally();
   private alerts: Omit<ToldAlert, 'id'>[] = [];
   private rounds = 0;
   private failing = false;
@@ -120,16 +122,19 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     const alerts = this.alerts;
     this.alerts = [];
     this.watch.counted(counted.metrics);
+    // What was counted before and could not be written down has been watched already.
+    this.unwritten.giveBack(counted);
+    const { metrics } = this.unwritten.drain();
     try {
       await this.dataSource.transaction('READ COMMITTED', async (manager) => {
         await this.store.lightly(manager);
-        await this.store.flush(manager, counted);
+        await this.store.flush(manager, { ...counted, metrics });
         await this.alertStore.add(manager, alerts);
         await this.relays.beat(manager, this.instance());
       });
     } catch (error) {
       // Added up again at the next round; duplicates and secrets are notes that may be missed.
-      this.tally.giveBack(counted);
+      this.unwritten.giveBack({ metrics });
       this.alerts = [...alerts, ...this.alerts].slice(-MAX_ALERTS);
       throw error;
     }

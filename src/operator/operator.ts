@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { InputRefused } from '../core/errors.js';
 import type { EventKey } from '../core/event.js';
 import { errorText, logLine } from '../core/log.js';
+import { uuidV7 } from '../core/outbox-id.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { AuditStore, type AuditEntry } from '../storage/audit.store.js';
 import { DeadStore, type DeadGroup } from '../storage/dead.store.js';
@@ -92,10 +93,12 @@ export class Operator {
     decider: Decider,
   ): Promise<ReplayReport> {
     capped(events.length);
-    const entry = { action: 'replay', target: targetOf(events), detail: { refire } };
+    // Noted before the deed: under it a replay that failed half-way goes on, and refires nothing twice.
+    const id = uuidV7();
+    const entry = { action: 'replay', target: targetOf(events), detail: { id, refire } };
     return this.audited(entry, decider, async () => {
-      const report = await this.replays.run({ events }, { ...decider, refire });
-      const { id, replayed, skipped, refused } = report;
+      const report = await this.replays.run({ events }, { ...decider, refire, id });
+      const { replayed, skipped, refused } = report;
       return [report, { id, replayed, skipped, refused: refused.length }];
     });
   }

@@ -12,15 +12,15 @@ import { WakeUp } from '../outbox/wake-up.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import { checkDecider, type Decider } from './decider.js';
 
-/** For how long a pause waits for a lease that may have been decided on before it. */
+/** For how long a pause waits for a lease that may have been decided on before it, and for what was leased ahead to be given back. */
 const LEASE_MS = 1_000;
 
 /**
- * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. `pause` waits for this instance's lease
- * under way, a second at most: what is claimed after it is not run here. Events are still received and claimed, and the relay runs them
- * after the pause, also where a delivery would have waited for its handlers; a redelivery meanwhile is answered 503. A route with
- * `@UseWebhook` is run by deliveries alone: it is answered 503 and nothing is claimed, so that what its provider gives up on during the
- * pause is not received. A paused source stops its handlers, not the effects that they have enqueued.
+ * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. `pause` waits for this instance's lease under
+ * way, a second at most, and has what was leased ahead given back: what is claimed after it is not run here. Events are still received and
+ * claimed, and the relay runs them after the pause, also where a delivery would have waited for its handlers; a redelivery meanwhile is
+ * answered 503. A route with `@UseWebhook` is run by deliveries alone: it is answered 503 and nothing is claimed, so that what its provider
+ * gives up on during the pause is not received. A paused source stops its handlers, not the effects that they have enqueued.
  */
 @Injectable()
 export class Pauses {
@@ -47,7 +47,7 @@ export class Pauses {
     const name = this.known(kind, asked);
     const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
     this.paused.forget();
-    await within(this.relay.leased(), LEASE_MS);
+    await within(this.relay.paused(), LEASE_MS);
     this.logger.log(
       logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
     );

@@ -76,6 +76,16 @@ export class FailureSettler {
     const settled = await (within === undefined
       ? this.record(row, to, detail, policy.inDoubt)
       : this.store.fail(within.manager, row, to, detail, policy.inDoubt));
+    const tell = () => {
+      if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
+      else if (to.state === 'parked') this.tellParked(row, to.reason, text);
+      else this.tellDead(row, to.reason, text);
+    };
+    // Before the log: the application's logger may throw, and nobody would be told.
+    if (settled) {
+      if (within === undefined) tell();
+      else within.afterCommit.push(tell);
+    }
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -84,13 +94,6 @@ export class FailureSettler {
     );
     tellStack(this.logger, error, rowFacts(row));
     if (!settled) return 'lost';
-    const tell = () => {
-      if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
-      else if (to.state === 'parked') this.tellParked(row, to.reason, text);
-      else this.tellDead(row, to.reason, text);
-    };
-    if (within === undefined) tell();
-    else within.afterCommit.push(tell);
     return to.state === 'pending' ? 'retry' : to.state;
   }
 

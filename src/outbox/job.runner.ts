@@ -99,9 +99,13 @@ export class JobRunner {
     return started;
   }
 
-  /** Those that wait for a place leave without having begun; their leases are the caller's to give back. */
-  takeWaiting(): readonly LeasedRow[] {
-    const waiting = this.waiting.splice(0);
+  /**
+   * Those that wait for a place leave without having begun; their leases are the caller's to give back.
+   * @param leaves which of them
+   */
+  takeWaiting(leaves: (row: LeasedRow) => boolean): readonly LeasedRow[] {
+    const waiting = this.waiting.filter(({ job: { rows } }) => leaves(rows[0]!));
+    this.waiting = this.waiting.filter((one) => !waiting.includes(one));
     for (const { job, resolve } of waiting) {
       this.all.delete(job as StartedJob);
       resolve(false);

@@ -6,6 +6,7 @@ import { errorText, logLine } from '../core/log.js';
 import { runningRelay, type ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { onConnection } from '../storage/connection.js';
+import type { LeasedRow } from '../storage/leased.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { DryNames } from './dry.names.js';
 import { ScanStarts } from './scan.starts.js';
@@ -174,9 +175,15 @@ export class OutboxRelay {
     await within(ended, ABORT_MS);
   }
 
-  /** Waits for what is being leased now: it may have been decided on before something was paused. */
+  /** Waits for what is being leased now. */
   async leased(): Promise<void> {
     await this.leasing.catch(() => undefined);
+  }
+
+  /** Something has been paused: waits for a lease that may have been decided on before it, and gives back what waits for a place. */
+  async paused(): Promise<void> {
+    await this.leased();
+    await this.giveBackWaiting();
   }
 
   /** Waits for what is being leased and for what runs now. */
@@ -209,6 +216,8 @@ export class OutboxRelay {
     if (this.dry.isAll(this.plan.nameCounts)) return;
     const looks = await this.plan.looks(leaseMs, ahead);
     const [lane] = looks;
+    // The lane's look has all that is not paused: what was leased ahead of a pause does not begin after it.
+    await this.giveBackWaiting(({ name }) => !lane!.names.includes(name));
     await this.passOverEmptyBatches(looks, leaseMs);
     let moved = 0;
     for (const look of looks) {
@@ -239,8 +248,8 @@ export class OutboxRelay {
   }
 
   /** Leased ahead, and not begun. */
-  private async giveBackWaiting(): Promise<void> {
-    const rows = this.runner.takeWaiting();
+  private async giveBackWaiting(leaves: (row: LeasedRow) => boolean = () => true): Promise<void> {
+    const rows = this.runner.takeWaiting(leaves);
     if (rows.length === 0) return;
     try {
       await this.statements.send((manager) => this.store.release(manager, rows));

@@ -25,8 +25,8 @@ export class PausedNames {
 
   /** @param endAfterMs when a connection that does not answer is given up */
   async read(endAfterMs: number): Promise<Paused> {
-    // Who comes while another reads shares its answer.
-    if (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
+    // Who comes while another reads shares its answer. One that was forgotten meanwhile has brought none.
+    while (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
     return this.current();
   }
 

@@ -116,5 +116,7 @@ export class RelayLoop {
     if (this.state !== 'turning') return;
     this.state = 'idle';
     this.timers.after(TIMER, pollMs, () => this.turn());
+    // A wake that came during a round that failed has asked for this one, and nothing else will.
+    if (this.again) this.turn(false);
   }
 }

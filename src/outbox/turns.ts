@@ -52,7 +52,10 @@ export class Turns {
         1_000,
         (manager) => this.store.give(manager, names, blocked, this.cursor),
         endAfterMs,
-      );
+      ).catch((error: unknown) => {
+        this.woken = true;
+        throw error;
+      });
       if (result === undefined) {
         // Another relay is at it, and may have looked before the commit that this look is for.
         this.woken = true;

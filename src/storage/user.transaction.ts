@@ -61,6 +61,8 @@ const END_MS = 5_000;
  */
 export class UserTransaction {
   private last: LastStatements | undefined;
+  /** With a BEGIN in front of it where nothing had begun: one that is refused leaves the transaction open. */
+  private commitSent = false;
   private destroyed = false;
 
   private constructor(
@@ -228,6 +230,7 @@ export class UserTransaction {
     const begin = this.lazy.isOpen ? [] : this.lazy.statements;
     const message = [...begin, ...statements, { sql: 'COMMIT' }];
     const { dataSource } = this.runner.manager;
+    this.commitSent = true;
     const answers = await inOneMessage(this.client, dataSource, message, this.passThrough);
     return answers.slice(begin.length);
   }
@@ -235,7 +238,7 @@ export class UserTransaction {
   private async rollback(): Promise<void> {
     if (this.destroyed) return;
     try {
-      if (this.lazy.opening !== undefined) await this.passThrough('ROLLBACK');
+      if (this.lazy.opening !== undefined || this.commitSent) await this.passThrough('ROLLBACK');
       await broadcast(this.runner, 'AfterTransactionRollback')?.catch(() => undefined);
     } catch {
       await this.destroy();

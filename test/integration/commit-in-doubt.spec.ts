@@ -24,6 +24,7 @@ const SOURCES = {
   waited: awardeeSource({ retries: 'provider' }),
   inline: awardeeSource(),
   'waited-inline': awardeeSource({ retries: 'provider' }),
+  both: awardeeSource({ retries: 'provider' }),
   marked: awardeeSource(),
 };
 
@@ -33,6 +34,8 @@ const skipStale: SkipStale = {
 };
 
 const script: Partial<Script> = {};
+/** Of a handler that is not inline, of the same events as one that is. */
+const beside: Partial<Script> = {};
 const sent: string[] = [];
 let database: TestDatabase;
 let proxy: CuttingProxy;
@@ -48,6 +51,8 @@ beforeAll(async () => {
     providers: [
       scripted(script, { sources: ['own', 'waited'] }),
       scripted(script, { sources: ['inline', 'waited-inline'], handler: { inline: true }, effect: false }),
+      scripted(script, { sources: ['both'], handler: { inline: true }, effect: false }),
+      scripted(beside, { sources: ['both'], handler: { name: 'beside' }, effect: false }),
       scripted(script, { sources: ['marked'], handler: { skipStale }, effect: false }),
     ],
   });
@@ -130,6 +135,32 @@ describe('a COMMIT whose answer never came', () => {
     expect(await inbox.query(`SELECT FROM webhook_claim`)).toHaveLength(1);
     expect(runs).toBe(2);
   });
+
+  it('what it leased of the event beside its inline handlers runs under the same delivery', async () => {
+    script.handle = record;
+    proxy.cutAt('COMMIT', 'after');
+    expect(await inbox.deliverTo('both', 'd-1')).toMatchObject(OK);
+    expect(proxy.cuts).toBe(1);
+    expect(await inbox.rows(`state <> 'done'`)).toEqual([]);
+  });
+
+  it.each(['before', 'after'] as const)(
+    'of a redelivery that finds no inline handler to run, cut %s the server acted: no 2xx before what is left has run',
+    async (when) => {
+      script.handle = record;
+      beside.handle = () => {
+        throw new Error('not now');
+      };
+      expect(await inbox.deliverTo('both', 'd-1')).toMatchObject({ status: 500 });
+      beside.handle = undefined;
+      proxy.cutAt('COMMIT', when);
+      const answer = await inbox.deliverTo('both', 'd-1');
+      expect(proxy.cuts).toBe(1);
+      expect(answer).toMatchObject(when === 'after' ? OK : UNAVAILABLE);
+      if (when === 'before') expect(await inbox.deliverTo('both', 'd-1')).toMatchObject(OK);
+      expect(await inbox.rows(`state <> 'done'`)).toEqual([]);
+    },
+  );
 
   it('a dead inline handler is told of when its transaction has committed, and not when it has not', async () => {
     const dead = () => inbox.alerts.filter(({ kind }) => kind === 'dead-letter');

@@ -282,6 +282,23 @@ describe('retries', () => {
 });
 
 describe('R14 R38 dead letters', () => {
+  it('are told of although the application’s logger throws', async () => {
+    script.handle = () => {
+      throw new PermanentError('no');
+    };
+    await inbox.deliver('unlogged');
+    alerts.length = 0;
+    const quiet = () => undefined;
+    const warn = () => {
+      throw new Error('the logger has ended');
+    };
+    inbox.app.useLogger({ log: quiet, warn, error: quiet });
+    await inbox.relay.tick();
+    inbox.app.useLogger(false);
+    expect(await inbox.rows()).toMatchObject([{ state: 'dead' }]);
+    expect(alerts).toMatchObject([{ kind: 'dead-letter', event: { eventId: 'unlogged' } }]);
+  });
+
   it('come after the attempts allowed, with payload, last error, attempts and time, and a person is told once', async () => {
     let runs = 0;
     script.handle = () => Promise.reject(new Error(`no ${(runs += 1)}`));

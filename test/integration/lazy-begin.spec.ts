@@ -89,6 +89,17 @@ it('a transaction without a query is committed, and leaves nothing open', async 
   expect(await written()).toEqual([{ n: 1 }]);
 });
 
+it('a transaction without a query, whose last statement is refused, leaves nothing open', async () => {
+  const refused = UserTransaction.run(
+    dataSource,
+    { timeoutMs: 20_000, onMisuse: () => undefined },
+    async (transaction) =>
+      transaction.commitWith({ statements: [{ sql: 'SELECT 1 / 0' }], refusal: () => new Error('refused') }),
+  );
+  await expect(refused).rejects.toThrow('refused');
+  expect(await written()).toEqual([]);
+});
+
 it('queries that are started at once are all in it', async () => {
   await run((manager) => Promise.all(Object.values(WAYS).map((way) => way(manager))));
   expect(await written()).toEqual([{ n: 1 }, { n: 1 }, { n: 1 }]);

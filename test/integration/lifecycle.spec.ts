@@ -19,11 +19,17 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { asana } from '../../src/sources/index.js';
+import { RequestHeaders } from '../../src/core/request.js';
+import type { ResolvedOptions } from '../../src/core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
+import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
+import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
+import { asana, hmac } from '../../src/sources/index.js';
+import { SettleStore } from '../../src/storage/settle.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
-import { awardee } from '../support/signing.js';
+import { AWARDEE_SECRET, awardee } from '../support/signing.js';
 import {
   awardeeSource,
   clear,
@@ -346,6 +352,74 @@ describe('shutdown', () => {
     expect(told('draining')).toEqual(['draining: deliveries wait for handlers jobs=0 deliveries=1']);
     expect(await answer).toMatchObject({ status: 200, body: { status: 'ok' } });
     expect(sawClosed).toBe(false);
+  });
+
+  it('begins no further event of a delivery to a route', async () => {
+    const inbox = await start({
+      webhooks: {
+        sources: {
+          several: hmac({
+            secrets: [AWARDEE_SECRET],
+            signatureHeader: 'X-Awardee-Signature',
+            eventsPath: 'events',
+            idPath: 'id',
+            typePath: 'type',
+          }),
+        },
+      },
+      providers: [],
+    });
+    const dispatcher = inbox.app.get(EventDispatcher);
+    const { headers, body: rawBody } = awardee('', '', {
+      events: ['1', '2'].map((id) => ({ id, type: 'a' })),
+    });
+    const request = { method: 'POST', url: '/', headers: RequestHeaders.from(headers), rawBody };
+    const source = inbox.app.get<ResolvedOptions>(WEBHOOKS_OPTIONS).sources.get('several')!;
+    const verified = await inbox.app.get(DeliveryVerifier).verify(source, request);
+    const ran: string[] = [];
+    const verdict = await dispatcher.dispatchRoute(
+      (verified as Extract<typeof verified, { kind: 'delivery' }>).delivery,
+      'several/route',
+      ({ eventId }) => {
+        ran.push(eventId);
+        dispatcher.startDraining();
+      },
+    );
+    await inbox.stop();
+    expect([ran, verdict.kind]).toEqual([['1'], 'unavailable']);
+  });
+
+  it('waits for each handler of a delivery, also when the end of another could not be recorded', async () => {
+    const latch = new Latch();
+    script.handle = () => latch.wait();
+    const failing: Partial<Script> = {
+      handle: () => {
+        throw new Error('no');
+      },
+    };
+    const inbox = await start({
+      providers: [scripted(script), scripted(failing, { handler: { name: 'failing' }, effect: false })],
+      webhooks: { sources: { awardee: awardeeSource({ retries: 'provider' }) } },
+    });
+    let unrecorded = 0;
+    inbox.app.get(SettleStore).fail = async () => {
+      unrecorded += 1;
+      throw new Error('no database');
+    };
+    const answer = inbox.deliver('d-1');
+    await until(() => latch.arrived === 1 && unrecorded === 1);
+    let over = false;
+    const finished = inbox.app
+      .get(EventDispatcher)
+      .finish()
+      .then(() => (over = true));
+    await pause(50);
+    const wasOver = over;
+    latch.open();
+    await finished;
+    expect(await answer).toMatchObject({ status: 503 });
+    await inbox.stop();
+    expect(wasOver).toBe(false);
   });
 
   it('leaves no timer and no cron behind', async () => {

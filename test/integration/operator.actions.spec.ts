@@ -13,6 +13,7 @@ import {
 } from '../../src/index.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { ReplayStore } from '../../src/storage/replay.store.js';
 import { FakeSink } from '../support/fake-sink.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
 import { awardee } from '../support/signing.js';
@@ -102,6 +103,36 @@ describe('what a person does', () => {
     await operator.replay([key('refire')], ['mail'], ann);
     await until(async () => world.sent.length === 2);
     expect(await lastAudit()).toMatchObject({ detail: { refire: ['mail'] } });
+  });
+
+  it('R25 notes under which id a replay that failed half-way goes on, and what is done is not done once more', async () => {
+    for (const id of ['half-1', 'half-2']) {
+      await receive(id, 'grant.made');
+      await ended(id);
+    }
+    world.sent = [];
+    const store = app.get(ReplayStore);
+    const take = store.take.bind(store);
+    let taken = 0;
+    store.take = async (...args) => {
+      taken += 1;
+      if (taken === 2) throw new Error('no database');
+      return take(...args);
+    };
+    const events = [key('half-1'), key('half-2')];
+    await expect(operator.replay(events, ['mail'], ann)).rejects.toThrow('no database');
+    store.take = take;
+    await until(() => world.sent.length === 1);
+    await ended('half-1');
+    const { id } = (await lastAudit())!.detail as { id: string };
+    expect(await app.get(Replays).run({ events }, { ...ann, refire: ['mail'], id })).toMatchObject({
+      replayed: 1,
+      skipped: 1,
+    });
+    await until(() => world.sent.length === 2);
+    await ended('half-1');
+    await ended('half-2');
+    expect(world.sent).toHaveLength(2);
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
+import { Tally } from '../../src/core/tally.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -130,6 +131,28 @@ describe('alerts', () => {
       { kind: 'conflict-burst', source: 'awardee', count: expect.any(Number), threshold: 10 },
     ]);
     expect(await shown('conflict-burst')).toHaveLength(1);
+  });
+
+  it('R22 R33 count a rejection once, however often it could not be written down', async () => {
+    alerts.length = 0;
+    await round();
+    for (let i = 0; i < 25; i += 1) app.get(Tally).add('awardee', 'rejected:wrong-signature');
+    const kept = async () =>
+      (
+        await database.query<{ sum: number }>(
+          `SELECT coalesce(sum(value), 0)::int AS sum FROM webhook_stat WHERE metric = 'rejected:wrong-signature'`,
+        )
+      )[0]!.sum;
+    const before = await kept();
+    await database.query('ALTER TABLE webhook_stat RENAME TO webhook_stat_away');
+    await round().catch(() => undefined);
+    await round().catch(() => undefined);
+    await round().catch(() => undefined);
+    await database.query('ALTER TABLE webhook_stat_away RENAME TO webhook_stat');
+    app.get(Tally).add('awardee', 'rejected:wrong-signature');
+    await round();
+    expect(await kept()).toBe(before + 26);
+    expect(told('rejection-burst')).toEqual([]);
   });
 
   it('R14 tell of dead letters that nobody lived to count, and again only after a person cleared half of them', async () => {

@@ -1,6 +1,7 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { OnEffect, OnWebhook, Outbox, Pauses, type WebhooksOptions } from '../../src/index.js';
 import { Pace } from '../../src/outbox/pace.js';
+import { PauseStore } from '../../src/storage/pause.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -143,6 +144,27 @@ describe('a quick handler, whose rows are leased ahead', () => {
     expect(count('slow')).toBe(6);
   });
 
+  it('of which no row begins after a pause', async () => {
+    const inbox = await flood();
+    await inbox.app.get(Pauses).pause('source', 'slow', who);
+    latch.open();
+    await until(() => inbox.relay.running === 0);
+    expect(count('slow')).toBe(6);
+    expect(await inbox.rows(LEASED)).toEqual([]);
+  });
+
+  it('of which no row begins once a pause of another instance is known', async () => {
+    const inbox = await flood();
+    const other = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
+    await other.app.get(Pauses).pause('source', 'slow', who);
+    // What was read of the pauses is older than a second by then.
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    await inbox.relay.round(() => undefined);
+    latch.open();
+    await until(() => inbox.relay.running === 0);
+    expect(count('slow')).toBe(6);
+  });
+
   it('a row that may have killed a process gets the next place', async () => {
     const inbox = await flood();
     await inbox.query(
@@ -265,6 +287,27 @@ describe('a pause', () => {
     });
     await Promise.all(running);
     expect(isPaused).toBe(true);
+  });
+
+  it('holds where another is ended while what is paused is read for the first time', async () => {
+    const providers = [scripted({ handle: () => void began.push('handler') })];
+    const [one, two] = [await start({ providers }), await start({ providers })];
+    await two.app.get(Pauses).pause('handler', 'awardee/handle', who);
+    await two.app.get(Pauses).pause('effect', 'mail', who);
+    await two.deliver('1');
+    const store = one.app.get(PauseStore);
+    const list = store.list.bind(store);
+    store.list = async (manager) => {
+      const pauses = await list(manager);
+      await latch.wait();
+      return pauses;
+    };
+    const round = one.relay.tick();
+    await until(() => latch.arrived === 1);
+    await one.app.get(Pauses).resume('effect', 'mail', who);
+    latch.open();
+    await round;
+    expect(began).toEqual([]);
   });
 
   it('by a former name is one by the name of today', async () => {

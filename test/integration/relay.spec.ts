@@ -5,6 +5,7 @@ import { OnEffect, OnWebhook, type EffectContext, type WebhookEvent } from '../.
 import { Tally } from '../../src/core/tally.js';
 import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
+import { TurnStore } from '../../src/storage/turn.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -488,6 +489,54 @@ describe('rounds', () => {
       latch.open();
       await until(async () => (await inbox.rows(`state = 'done'`)).length === 2, 5_000);
     });
+  });
+
+  it('a wake that comes during a round that fails is not lost', async () => {
+    const inbox = await start({
+      loop: true,
+      webhooks: { relay: { pollInterval: '1h', handOff: false, listen: false } },
+    });
+    await until(() => inbox.relay.isDry('awardee/handle'));
+    const store = inbox.app.get(OutboxStore);
+    const lease = store.lease.bind(store);
+    const failing = new Latch();
+    store.lease = async () => {
+      await failing.wait();
+      store.lease = lease;
+      throw new Error('no database');
+    };
+    await inbox.deliver('d-1');
+    await until(() => failing.arrived === 1);
+    await inbox.deliver('d-2');
+    failing.open();
+    await until(async () => (await inbox.rows(`state = 'done'`)).length === 2, 5_000);
+  });
+
+  it('a look for turns that fails is made again by the next round', async () => {
+    const inbox = await start({
+      loop: true,
+      providers: [
+        scripted(script, { handler: { key: () => 'one' } }),
+        scripted(script, { sources: ['other'], effect: false }),
+      ],
+      webhooks: {
+        sources: { awardee: awardeeSource(), other: awardeeSource() },
+        relay: { pollInterval: '1h', handOff: false, listen: false },
+      },
+    });
+    await until(() => inbox.relay.isDry('other/handle'));
+    const store = inbox.app.get(TurnStore);
+    const give = store.give.bind(store);
+    let failures = 0;
+    store.give = async () => {
+      store.give = give;
+      failures += 1;
+      throw new Error('no database');
+    };
+    await inbox.deliver('d-1');
+    await until(() => failures === 1);
+    await inbox.deliverTo('other', 'd-2');
+    await until(async () => (await inbox.rows(`state = 'done'`)).length === 2, 5_000);
   });
 
   it('a commit of this process wakes the relay: nothing waits for the poll', async () => {
