@@ -1,13 +1,13 @@
 import {
   Inject,
   Injectable,
-  Logger,
   Module,
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { InboxLogger } from './core/inbox.logger.js';
 import { cautions } from './core/cautions.js';
 import { logLine } from './core/log.js';
 import type { ResolvedOptions } from './core/resolve-options.js';
@@ -34,7 +34,7 @@ const GIVE_BACK_MS = 1_000;
  */
 @Injectable()
 export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     modules: ModulesContainer,

@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from './inbox.logger.js';
 import type { Alert } from './alert.js';
 import { errorText, logLine } from './log.js';
 import type { ResolvedOptions } from './resolve-options.js';
@@ -7,7 +8,7 @@ import { WEBHOOKS_OPTIONS } from './tokens.js';
 /** Logs alerts and hands them to `onAlert`, whose failures change nothing else. */
 @Injectable()
 export class Alerts {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   private readonly listeners = new Set<(alert: Alert) => void>();
 
@@ -21,11 +22,10 @@ export class Alerts {
 
   raise(alert: Alert): void {
     for (const listener of this.listeners) listener(alert);
-    // Before the log: the application's logger may throw, and nobody would be told.
-    void this.tell(alert);
     const { kind, ...facts } = alert;
     const { event, ...flat } = facts as Record<string, unknown> & { event?: Record<string, string> };
     this.logger.warn(logLine(`alert ${kind}`, { ...event, ...(flat as Record<string, string>) }));
+    void this.tell(alert);
   }
 
   private async tell(alert: Alert): Promise<void> {

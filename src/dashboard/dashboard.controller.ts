@@ -3,7 +3,6 @@ import {
   Get,
   HttpCode,
   Inject,
-  Logger,
   Post,
   Req,
   Res,
@@ -14,6 +13,7 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
 import {
@@ -47,7 +47,7 @@ export function dashboardController(
   @Controller({ path, version: VERSION_NEUTRAL })
   @UseGuards(...guards)
   class WebhooksDashboardController {
-    private readonly logger = new Logger('WebhookInbox');
+    private readonly logger = new InboxLogger();
 
     constructor(
       @Inject(DASHBOARD) private readonly options: ResolvedDashboard,

@@ -1,4 +1,5 @@
-import { Inject, Logger, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
+import { Inject, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { DashboardActions } from './dashboard.actions.js';
 import { dashboardController } from './dashboard.controller.js';
 import { DashboardLists } from './dashboard.lists.js';
@@ -15,7 +16,7 @@ import { TrailingSlash } from './trailing.slash.js';
 /** Mounts the dashboard: page and JSON API, under the application's own guards. Needs `WebhooksModule` in the same application. */
 @Module({})
 export class WebhooksDashboardModule implements OnApplicationBootstrap {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(@Inject(DASHBOARD) private readonly options: ResolvedDashboard) {}
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { errorText, logLine } from '../core/log.js';
 import type { Source } from '../core/resolve-source.js';
@@ -16,7 +17,7 @@ import { WebhookRequests } from './webhook.requests.js';
  */
 @Injectable()
 export class DirectRoute {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     private readonly requests: WebhookRequests,

@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -15,7 +16,7 @@ const MAX_TYPES = 5;
 /** Tells a person where each source's provider is to send its deliveries, and what they run. */
 @Injectable()
 export class SourceUrls {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly warnedAt = new Map<string, number>();
 
   constructor(

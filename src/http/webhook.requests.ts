@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log.js';
 import { RequestHeaders, type WebhookRequest } from '../core/request.js';
@@ -13,7 +14,7 @@ import { rawBodyOf } from './raw-body.js';
 /** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
 @Injectable()
 export class WebhookRequests {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(private readonly rejections: Rejections) {}
 

@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { BodyReader } from '../core/body.js';
 import { EventIdUnusable, WebhookInboxError } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
@@ -46,7 +47,7 @@ const BATCH = 100;
  */
 @Injectable()
 export class Backfills {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,

@@ -1,5 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -35,7 +36,7 @@ type DecideOne = (event: IncomingEvent, ackTimeoutMs: number) => Promise<Verdict
 /** Claims the events of a verified delivery with what is owed for them, and says what the answer may be. */
 @Injectable()
 export class EventDispatcher {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private draining = false;
   /** Handlers that a delivery waits for. */
   private readonly running = new Set<Promise<unknown>>();

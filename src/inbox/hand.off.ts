@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -30,7 +31,7 @@ export interface Offer extends Claim {
  */
 @Injectable()
 export class HandOff {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly givingBack = new Set<Promise<void>>();
 
   constructor(

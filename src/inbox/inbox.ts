@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { knownSource } from '../core/known-source.js';
@@ -27,7 +28,7 @@ export interface ReceivedRequest {
 /** Receives deliveries: over HTTP through the guard and the interceptor, or from anywhere by `receive`. */
 @Injectable()
 export class Inbox {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,

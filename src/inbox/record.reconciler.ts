@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
@@ -35,7 +36,7 @@ const BATCH = 200;
  */
 @Injectable()
 export class RecordReconciler {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

@@ -1,4 +1,5 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
 import { Tally } from '../core/tally.js';
@@ -27,7 +28,7 @@ interface Entry {
 /** Counts requests that were not believed, by source and reason, and logs them at a bounded rate: anyone can send junk. */
 @Injectable()
 export class Rejections {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly counted = new Map<string, Entry>();
   private samples: RejectionSample[] = [];
   private sampleEveryMs = LOG_EVERY_MS;

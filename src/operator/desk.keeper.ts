@@ -2,12 +2,12 @@ import { hostname } from 'node:os';
 import {
   Inject,
   Injectable,
-  Logger,
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import type { Alert } from '../core/alert.js';
 import { Alerts } from '../core/alerts.js';
 import { logLine } from '../core/log.js';
@@ -48,7 +48,7 @@ const KEEP_ALERTS = 500;
  */
 @Injectable()
 export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   /** Counts that earlier rounds could not write down. */
   private readonly unwritten = new Tally();
   private alerts: Omit<ToldAlert, 'id'>[] = [];

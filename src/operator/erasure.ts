@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { storable, type EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
@@ -42,7 +43,7 @@ const MAX_TEXT_BYTES = 500;
  */
 @Injectable()
 export class Erasure {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { toMs, type Duration } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
 import type { EventKey } from '../core/event.js';
@@ -57,7 +58,7 @@ const HOP_BY_HOP = new Set(
 /** Sends stored events on to another URL, byte for byte, one after the other. */
 @Injectable()
 export class Forwarder {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { InputRefused } from '../core/errors.js';
 import type { EventKey } from '../core/event.js';
 import { errorText, logLine } from '../core/log.js';
@@ -28,7 +29,7 @@ export const MAX_AT_ONCE = 500;
  */
 @Injectable()
 export class Operator {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

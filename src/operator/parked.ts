@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
 import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
@@ -10,7 +11,7 @@ import { checkDecider, type Decider } from './decider.js';
 /** Decides about effects whose end is not known. */
 @Injectable()
 export class Parked {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

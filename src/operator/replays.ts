@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import type { EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
 import { uuidV7 } from '../core/outbox-id.js';
@@ -43,7 +44,7 @@ const LOCK_TIMEOUT_MS = 5_000;
  */
 @Injectable()
 export class Replays {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

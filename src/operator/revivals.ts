@@ -1,6 +1,7 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { z } from 'zod';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { retryWindowMs } from '../core/resolve-source.js';
@@ -14,7 +15,7 @@ import { checkDecider, type Decider } from './decider.js';
 /** Gives dead rows new attempts, once the cause is gone, or gives them up. */
 @Injectable()
 export class Revivals {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

@@ -1,4 +1,5 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
@@ -32,7 +33,7 @@ export type Outcomes = Map<string, RunOutcome>;
  */
 @Injectable()
 export class BatchRunner {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     private readonly store: SettleStore,

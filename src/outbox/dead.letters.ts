@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import { Hysteresis } from '../core/hysteresis.js';
 import { errorText, logLine } from '../core/log.js';
@@ -12,7 +13,7 @@ const DEAD = 'dead';
 /** Watches the number of dead rows: alerts once when it reaches the threshold, and again only after it has fallen to half of it. */
 @Injectable()
 export class DeadLetters {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly hysteresis = new Hysteresis();
   private checking: Promise<void> | undefined;
   private again = false;

@@ -1,4 +1,5 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { logLine } from '../core/log.js';
 import type { CompletionContext } from '../core/context.js';
@@ -26,7 +27,7 @@ export type Checked =
 /** Before an effect is called: whether an earlier attempt may have got through, and whether its key still protects. */
 @Injectable()
 export class EffectDoubts {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     private readonly store: OutboxStore,

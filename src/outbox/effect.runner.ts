@@ -1,5 +1,6 @@
 import { Injectable, Logger } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { parseJson } from '../core/body.js';
 import { isKnownNotDone } from '../core/classify.js';
@@ -30,7 +31,7 @@ interface Called {
 /** Runs a leased effect: the user's method outside any transaction, then the fenced settle. */
 @Injectable()
 export class EffectRunner {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     private readonly store: SettleStore,

@@ -1,5 +1,6 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import { classify, type Classifier } from '../core/classify.js';
 import { errorDetail, errorText, logLine } from '../core/log.js';
@@ -46,7 +47,7 @@ export interface Within {
 /** Settles failed attempts: try again, or dead; and tells a person about the dead ones. */
 @Injectable()
 export class FailureSettler {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly aborted = new WeakSet<LeasedRow>();
 
   constructor(
@@ -76,16 +77,6 @@ export class FailureSettler {
     const settled = await (within === undefined
       ? this.record(row, to, detail, policy.inDoubt)
       : this.store.fail(within.manager, row, to, detail, policy.inDoubt));
-    const tell = () => {
-      if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
-      else if (to.state === 'parked') this.tellParked(row, to.reason, text);
-      else this.tellDead(row, to.reason, text);
-    };
-    // Before the log: the application's logger may throw, and nobody would be told.
-    if (settled) {
-      if (within === undefined) tell();
-      else within.afterCommit.push(tell);
-    }
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
@@ -94,6 +85,13 @@ export class FailureSettler {
     );
     tellStack(this.logger, error, rowFacts(row));
     if (!settled) return 'lost';
+    const tell = () => {
+      if (to.state === 'pending') this.tally.add(row.event?.source ?? '', 'retried');
+      else if (to.state === 'parked') this.tellParked(row, to.reason, text);
+      else this.tellDead(row, to.reason, text);
+    };
+    if (within === undefined) tell();
+    else within.afterCommit.push(tell);
     return to.state === 'pending' ? 'retry' : to.state;
   }
 

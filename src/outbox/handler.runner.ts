@@ -1,5 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
 import { WebhookInboxError } from '../core/errors.js';
@@ -45,7 +46,7 @@ export interface RunInTransaction {
 /** Runs a leased handler row: the user's method and the fenced settle in one transaction. */
 @Injectable()
 export class HandlerRunner {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,

@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -30,7 +31,7 @@ const placeOf = ({ rows: [row] }: Job) => (row!.alone ? '' : row!.name);
 export class JobRunner {
   /** What became of every run since the process started. */
   totals: TickReport = report([]);
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly all = new Set<StartedJob>();
   private readonly held = new Set<HeldPlace>();
   private waiting: Waiting[] = [];

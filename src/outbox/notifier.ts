@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
 import { within } from '../core/within.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -26,7 +27,7 @@ export interface Notice {
 /** Passes this process's wakes on to the others, coalesced, and after the commit: a NOTIFY that fails changes nothing else. */
 @Injectable()
 export class Notifier {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly wanted = new Set<string>();
   /** A commit of rows whose names are not known. */
   private wantsAll = false;

@@ -1,4 +1,5 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
 import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
@@ -9,7 +10,7 @@ import { EventPreparer } from './event.preparer.js';
 /** The order key of an event for a handler. */
 @Injectable()
 export class OrderKeys {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
 
   constructor(private readonly preparer: EventPreparer) {}
 

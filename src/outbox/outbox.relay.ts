@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { within } from '../core/within.js';
 import { errorText, logLine } from '../core/log.js';
 import { runningRelay, type ResolvedOptions } from '../core/resolve-options.js';
@@ -40,7 +41,7 @@ const MANY_BATCHES = 4;
 export class OutboxRelay {
   /** Names this process in `leased_by`; new at each start, so that a restarted process is not taken for the former one. */
   readonly owner = randomUUID();
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private leasing: Promise<unknown> = Promise.resolve();
   private readonly dry = new DryNames();
   private readonly starts = new ScanStarts();

@@ -1,4 +1,5 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { logLine } from '../core/log.js';
 import { Outage } from '../core/outage.js';
@@ -14,7 +15,7 @@ const TIMER = 'webhook-inbox:relay';
 /** The relay's timer: a round, then the next one when a commit wakes it, when a run ends, or after the poll interval. */
 @Injectable()
 export class RelayLoop {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private state: 'idle' | 'turning' | 'stopped' = 'stopped';
   private again = false;
   private held = 0;

@@ -1,6 +1,7 @@
 import { types } from 'node:util';
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
 import { logLine } from '../core/log.js';
@@ -11,7 +12,7 @@ import { WatermarkStore } from '../storage/watermark.store.js';
 /** `skipStale`: whether something newer of the event's resource has been handled. */
 @Injectable()
 export class StaleFilter {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   /** Handlers whose `at` gave what is no time: told once. */
   private readonly told = new Set<string>();
 

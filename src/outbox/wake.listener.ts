@@ -1,5 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -15,7 +16,7 @@ const ANSWER_MS = 5_000;
 /** Wakes this process's relay when another instance has committed. Without it, or while it is down, polling finds the work. */
 @Injectable()
 export class WakeListener {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private loop: ListenLoop | undefined;
 
   constructor(

@@ -1,5 +1,6 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { DataSource } from 'typeorm';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { PgClient } from './connection.js';
@@ -24,7 +25,7 @@ const REMEDY =
  */
 @Injectable()
 export class StrayQueries {
-  private readonly logger = new Logger('WebhookInbox');
+  private readonly logger = new InboxLogger();
   private readonly warned = new Set<string>();
 
   /** Watches the connections of a DataSource when NODE_ENV says exactly `development` or `test`; any other but `production` is told of. */
