@@ -25,7 +25,7 @@ export function noSource(options: ResolvedOptions, name: string): string {
   return `no ${configured(options, name)}`;
 }
 
-function configured({ sources }: ResolvedOptions, name: string): string {
+function configured({ sources }: ResolvedOptions, name: unknown): string {
   // Tests give anything.
   const text = String(name);
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1)}…` : text;

@@ -116,9 +116,11 @@ export class Operator {
     decider: Decider,
   ): Promise<ForwardReport> {
     capped(events.length);
-    const entry = { action: 'forward', target: targetOf(events), detail: { to: withoutSecrets(url) } };
+    // As of a replay: what is at the other side already is not sent again.
+    const id = uuidV7();
+    const entry = { action: 'forward', target: targetOf(events), detail: { id, to: withoutSecrets(url) } };
     return this.audited(entry, decider, async () => {
-      const report = await this.replays.forward({ events }, url, { ...decider, allow });
+      const report = await this.replays.forward({ events }, url, { ...decider, allow, id });
       const { forwarded, skipped, failed, refused, gaveUp } = report;
       return [report, { forwarded, skipped, failed: failed.length, refused: refused.length, gaveUp }];
     });

@@ -124,7 +124,7 @@ describe('what a person does', () => {
     store.take = take;
     await until(() => world.sent.length === 1);
     await ended('half-1');
-    const { id } = (await lastAudit())!.detail as { id: string };
+    const { id } = (await lastAudit()).detail as { id: string };
     expect(await app.get(Replays).run({ events }, { ...ann, refire: ['mail'], id })).toMatchObject({
       replayed: 1,
       skipped: 1,
@@ -218,6 +218,11 @@ describe('what a person does', () => {
         outcome: { forwarded: 1, refused: 1 },
       });
       expect(refused).toMatchObject({ action: 'forward', outcome: { failed: expect.any(String) } });
+      const { id } = done.detail as { id: string };
+      expect(
+        await app.get(Replays).forward({ events: [key('onward')] }, url, { ...ann, allow, id }),
+      ).toMatchObject({ forwarded: 0, skipped: 1 });
+      expect(sink.requests).toHaveLength(1);
     } finally {
       await sink.stop();
     }
