@@ -218,7 +218,7 @@ describe('what a person does', () => {
         outcome: { forwarded: 1, refused: 1 },
       });
       expect(refused).toMatchObject({ action: 'forward', outcome: { failed: expect.any(String) } });
-      const { id } = done.detail as { id: string };
+      const { id } = done!.detail as { id: string };
       expect(
         await app.get(Replays).forward({ events: [key('onward')] }, url, { ...ann, allow, id }),
       ).toMatchObject({ forwarded: 0, skipped: 1 });
