@@ -63,6 +63,7 @@ import { DeadLetters } from './outbox/dead.letters.js';
 import { EffectDoubts } from './outbox/effect.doubts.js';
 import { EventPreparer } from './outbox/event.preparer.js';
 import { LeasePlan } from './outbox/lease.plan.js';
+import { Leaser } from './outbox/leaser.js';
 import { PausedNames } from './outbox/paused.names.js';
 import { EnqueueStores } from './outbox/run.enqueue.js';
 import { StaleFilter } from './outbox/stale.filter.js';
@@ -159,6 +160,7 @@ const outbox = [
   JobRunner,
   Notifier,
   LeasePlan,
+  Leaser,
   OrderKeys,
   Outbox,
   OutboxRelay,
