@@ -16,6 +16,10 @@ export interface Mutant {
 
 const edit = (file: string, find: string, replace: string): Edit => ({ file, find, replace });
 
+const DISPATCH_FIRST = `await this.dispatcher
+        .dispatch({ source, request, body: new BodyReader(request.rawBody), tenant: '', verifiedBy: '', stale: false, skewMs: 0 })
+        .catch(() => undefined);`;
+
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'no SKIP LOCKED in the lease',
@@ -124,6 +128,11 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/inbox/event.dispatcher.ts',
+        "if (asked.retries === 'own' && !this.registry.hasInline(asked.name)) return this.decide(delivery);",
+        'void asked;',
+      ),
+      edit(
+        'src/inbox/event.dispatcher.ts',
         "if (source.retries === 'provider') return this.providerRetries",
         'return this.providerRetries',
       ),
@@ -136,10 +145,14 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/inbox/inbox.ts',
+        'verified = await this.verifier.verify(source, request);',
+        `${DISPATCH_FIRST}
+      verified = await this.verifier.verify(source, request);`,
+      ),
+      edit(
+        'src/inbox/inbox.ts',
         'return await this.verifier.verify(source, request);',
-        `await this.dispatcher
-        .dispatch({ source, request, body: new BodyReader(request.rawBody), tenant: '', verifiedBy: '', stale: false, skewMs: 0 })
-        .catch(() => undefined);
+        `${DISPATCH_FIRST}
       return await this.verifier.verify(source, request);`,
       ),
       edit(
@@ -157,7 +170,12 @@ export const MUTANTS: readonly Mutant[] = [
       edit(
         'src/http/signature.guard.ts',
         'const verified = await this.inbox.verify(',
-        'JSON.parse(this.rawBody(source, request).toString());\n    const verified = await this.inbox.verify(',
+        'JSON.parse(received.rawBody.toString());\n    const verified = await this.inbox.verify(',
+      ),
+      edit(
+        'src/http/direct.route.ts',
+        'return await this.inbox.serve(',
+        'JSON.parse(received.rawBody.toString());\n      return await this.inbox.serve(',
       ),
     ],
     spec: 'test/e2e/verification.spec.ts',
