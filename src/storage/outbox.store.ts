@@ -39,6 +39,7 @@ interface Release {
   readonly since?: Date;
 }
 
+/** Rows that are owed, as they are leased, held and given back. How a run ends is `SettleStore`'s. */
 @Injectable()
 export class OutboxStore {
   /** Leases due rows of the named kinds of work, ended leases among them, at most `limit`. Exhausted ones are settled instead. */
