@@ -54,6 +54,52 @@ function optionNames(schema: unknown, at = ''): string[] {
   ]);
 }
 
+/** What the compiler says of blocks, by the file that each stands for. */
+function faultsIn(names: ReadonlyMap<string, { readonly name: string; readonly code: string }>): string[] {
+  const { config } = ts.readConfigFile('tsconfig.json', read) as {
+    config: { compilerOptions: object };
+  };
+  const { options } = ts.convertCompilerOptionsFromJson(
+    {
+      ...config.compilerOptions,
+      declaration: false,
+      noUnusedLocals: false,
+      noUnusedParameters: false,
+      paths: Object.fromEntries(
+        Object.entries(manifest.exports)
+          .filter(([, target]) => target.endsWith('.js'))
+          .map(([name, target]) => [
+            `nestjs-webhook-inbox${name.slice(1)}`,
+            [`./${target.replace('./dist/', '').replace('.js', '.ts')}`],
+          ]),
+      ),
+    },
+    resolve('.'),
+  );
+  const host = ts.createCompilerHost(options);
+  const readFile = host.readFile.bind(host);
+  const fileExists = host.fileExists.bind(host);
+  const getSourceFile = host.getSourceFile.bind(host);
+  host.readFile = (file) => names.get(resolve(file))?.code ?? readFile(file);
+  host.fileExists = (file) => names.has(resolve(file)) || fileExists(file);
+  host.getSourceFile = (file, ...rest) => {
+    const block = names.get(resolve(file));
+    return block === undefined
+      ? getSourceFile(file, ...rest)
+      : ts.createSourceFile(file, block.code, {
+          languageVersion: ts.ScriptTarget.ES2023,
+          impliedNodeFormat: ts.ModuleKind.ESNext,
+        });
+  };
+  const program = ts.createProgram([...names.keys()], options, host);
+  return ts
+    .getPreEmitDiagnostics(program)
+    .map(
+      ({ file, messageText }) =>
+        `${names.get(resolve(file?.fileName ?? ''))?.name ?? file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
+    );
+}
+
 describe('the docs', () => {
   it('every TypeScript block compiles against the package', () => {
     const names = new Map(
@@ -62,49 +108,19 @@ describe('the docs', () => {
       ).map(([name, code], index) => [resolve(`docs-block-${index}.ts`), { name, code }] as const),
     );
     expect(names.size).toBeGreaterThan(1);
-    const { config } = ts.readConfigFile('tsconfig.json', read) as {
-      config: { compilerOptions: object };
-    };
-    const { options } = ts.convertCompilerOptionsFromJson(
-      {
-        ...config.compilerOptions,
-        declaration: false,
-        noUnusedLocals: false,
-        noUnusedParameters: false,
-        paths: Object.fromEntries(
-          Object.entries(manifest.exports)
-            .filter(([, target]) => target.endsWith('.js'))
-            .map(([name, target]) => [
-              `nestjs-webhook-inbox${name.slice(1)}`,
-              [`./${target.replace('./dist/', '').replace('.js', '.ts')}`],
-            ]),
-        ),
-      },
-      resolve('.'),
-    );
-    const host = ts.createCompilerHost(options);
-    const readFile = host.readFile.bind(host);
-    const fileExists = host.fileExists.bind(host);
-    const getSourceFile = host.getSourceFile.bind(host);
-    host.readFile = (file) => names.get(resolve(file))?.code ?? readFile(file);
-    host.fileExists = (file) => names.has(resolve(file)) || fileExists(file);
-    host.getSourceFile = (file, ...rest) => {
-      const block = names.get(resolve(file));
-      return block === undefined
-        ? getSourceFile(file, ...rest)
-        : ts.createSourceFile(file, block.code, {
-            languageVersion: ts.ScriptTarget.ES2023,
-            impliedNodeFormat: ts.ModuleKind.ESNext,
-          });
-    };
-    const program = ts.createProgram([...names.keys()], options, host);
-    const faults = ts
-      .getPreEmitDiagnostics(program)
-      .map(
-        ({ file, messageText }) =>
-          `${names.get(resolve(file?.fileName ?? ''))?.name ?? file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
-      );
-    expect(faults).toEqual([]);
+    expect(faultsIn(names)).toEqual([]);
+  }, 300_000);
+
+  it('declared effects are held to their names and payloads, as docs/handlers.md says', () => {
+    const code = `import type { Enqueue } from 'nestjs-webhook-inbox';
+      declare module 'nestjs-webhook-inbox' { interface WebhookEffects { 'send-receipt': { invoiceId: string } } }
+      export const right = (enqueue: Enqueue) => enqueue('send-receipt', { invoiceId: 'in_1' });
+      export const noSuchName = (enqueue: Enqueue) => enqueue('send-recipt', { invoiceId: 'in_1' });
+      export const otherPayload = (enqueue: Enqueue) => enqueue('send-receipt', { invoice: 'in_1' });`;
+    expect(faultsIn(new Map([[resolve('docs-effects.ts'), { name: 'effects', code }]]))).toEqual([
+      expect.stringMatching(/^effects: .*"send-recipt"/),
+      expect.stringMatching(/^effects: .*'invoice'/),
+    ]);
   }, 300_000);
 
   it.each(PAGES)('the links of %s lead to files that are there', (page) => {
