@@ -51,6 +51,7 @@ export interface Provider {
   /**
    * Answers a challenge of the vendor, verified where the vendor signs it; undefined when the request is none.
    * `verified` says whether `verify` accepted it; then the first of `secrets` is the one that it was signed with.
+   * Anyone can send a challenge: what its answer signs must be refused by `verify`.
    * @throws SignatureRejection
    */
   readonly handshake?: {

@@ -21,6 +21,14 @@ export function isChallenge(value: unknown): value is string {
   return typeof value === 'string' && value.length <= MAX_CHALLENGE && /^[\x20-\x7e]+$/.test(value);
 }
 
+/**
+ * Whether a text is a token that a handshake signs with the key of the deliveries. The same question decides what is signed and which
+ * deliveries are refused, so that the answer to a handshake is never the signature of a delivery.
+ */
+export function isToken(value: unknown): value is string {
+  return typeof value === 'string' && /^[A-Za-z0-9_=+/.-]{1,256}$/.test(value);
+}
+
 /** Plain text that no browser takes for a page. */
 export function textAnswer(text: string): Answer {
   return {

@@ -261,5 +261,19 @@ describe.each(ADAPTERS)('handshakes over HTTP on %s', (adapter) => {
     expect(new Set(await Promise.all(answers))).toEqual(new Set([401, 405]));
   });
 
+  it('X: the answer is no signature under which its token is taken in', async () => {
+    const { text: answer } = await deliver('x-twitter', get('?crc_token=123456'));
+    const { response_token: token } = JSON.parse(answer) as { response_token: string };
+    const forged = post('123456', { 'X-Twitter-Webhooks-Signature': token });
+    expect(await deliver('x-twitter', forged)).toMatchObject(REFUSED);
+  });
+
+  it('Braintree: the answer is no signature under which its challenge is taken in', async () => {
+    const { text: answer } = await deliver('braintree', get(`?bt_challenge=${BT_CHALLENGE}`));
+    const form = new URLSearchParams({ bt_signature: answer, bt_payload: BT_CHALLENGE });
+    const forged = post(form.toString(), { 'content-type': 'application/x-www-form-urlencoded' });
+    expect(await deliver('braintree', forged)).toMatchObject(REFUSED);
+  });
+
   it('claim nothing', async () => expect(await receiver.claims()).toBe(0));
 });

@@ -4,6 +4,11 @@ import { SignatureRejection } from '../../core/errors.js';
 import { eventTime } from '../events/event-time.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 
+/** A challenge of the handshake. It is base64 as well, so that `braintreeForm` refuses it as a payload: anyone can have one signed. */
+export function isBraintreeChallenge(text: string): boolean {
+  return /^[a-f0-9]{20,32}$/.test(text);
+}
+
 /**
  * The two fields of a notification, each there once.
  * @throws SignatureRejection
@@ -19,6 +24,11 @@ export function braintreeForm(body: Buffer): { signature: string; payload: strin
   // A plus that the client did not encode arrives as a space, and another text was signed.
   if (!/^[A-Za-z0-9+=/\n]+$/.test(payload))
     throw new SignatureRejection('malformed-signature', 'bt_payload is no base64');
+  if (isBraintreeChallenge(payload.trimEnd()))
+    throw new SignatureRejection(
+      'wrong-signature',
+      'bt_payload is a challenge, which anyone can have signed',
+    );
   return { signature, payload };
 }
 

@@ -10,7 +10,12 @@ import { digestOf, verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';
-import { braintreeEvent, braintreeForm, braintreeXml } from './braintree-notification.js';
+import {
+  braintreeEvent,
+  braintreeForm,
+  braintreeXml,
+  isBraintreeChallenge,
+} from './braintree-notification.js';
 
 /**
  * Braintree. The secret is `publicKey:privateKey` of an API key. The payload of an event is its XML.
@@ -38,6 +43,7 @@ const scheme: Scheme = {
   notes: {
     id: 'hash of the signed `bt_payload`: the vendor sends no event id',
     handshake: 'GET `?bt_challenge=`, unsigned: public key and HMAC, of the first of `secrets`, as text',
+    more: 'the answer to the challenge is made with the key of the events, for anyone: only 20 to 32 hex digits are signed, and a payload of such digits is refused',
     unconfirmed: 'retries, time-out',
   },
 };
@@ -82,11 +88,11 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
   throw failure;
 }
 
-/** Hex of this length is no payload that anyone signs, so that the answer is no oracle. */
+/** Made with the key of the deliveries, for anyone: `braintreeForm` refuses a payload that is a challenge. */
 function answer(request: WebhookRequest, secrets: readonly string[]): Answer | undefined {
   const challenge = request.method === 'GET' ? queryValue(request, 'bt_challenge') : undefined;
   const [secret = ''] = secrets;
   const key = mac.key(secret);
-  if (challenge === undefined || key === undefined || !/^[a-f0-9]{20,32}$/.test(challenge)) return undefined;
+  if (challenge === undefined || key === undefined || !isBraintreeChallenge(challenge)) return undefined;
   return textAnswer(`${keysOf(secret).publicKey}|${digestOf('sha1', key, [challenge]).toString('hex')}`);
 }

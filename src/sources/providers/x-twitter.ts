@@ -1,8 +1,9 @@
 import type { Answer } from '../../core/answer.js';
 import type { BodyReader } from '../../core/body.js';
+import { SignatureRejection } from '../../core/errors.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
-import { queryValue } from '../challenge.js';
+import { isToken, queryValue } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
@@ -20,38 +21,52 @@ export function xTwitter<TPayload = unknown>(options: SourceOptions): SourceDefi
   return defineSource(scheme, options, {});
 }
 
+const hmac = /* @__PURE__ */ macScheme(
+  {
+    algorithm: 'sha256',
+    encoding: 'base64',
+    key: textKey,
+    signature: single('X-Twitter-Webhooks-Signature', 'sha256='),
+    payload: '${body}',
+  },
+  {},
+);
+
 const scheme: Scheme = {
   name: 'x-twitter',
   docs: 'https://docs.x.com/x-api/webhooks/introduction',
-  ...macScheme(
-    {
-      algorithm: 'sha256',
-      encoding: 'base64',
-      key: textKey,
-      signature: single('X-Twitter-Webhooks-Signature', 'sha256='),
-      payload: '${body}',
-    },
-    {},
-  ),
+  ...hmac,
+  verify: (request, secrets) => {
+    refuseToken(request.rawBody);
+    return hmac.verify(request, secrets);
+  },
   events: (_request, body) => [readEvent(body)],
   handshake: { methods: ['GET'], answer },
   retries: { automatic: true, sameBytes: false },
   notes: {
     id: 'hash of the body: the vendor sends no event id',
     handshake: 'GET `?crc_token=`, unsigned: HMAC of the token, by the first of `secrets`, as JSON',
-    more: 'the answer to the challenge signs what anyone asks for with the key of the events, so only tokens of letters, digits and `-_=+/.` are signed: no event is such text',
+    more: 'the answer to the challenge is made with the key of the events, for anyone: only tokens of letters, digits and `-_=+/.` are signed, and a delivery whose body is such a token is refused',
     unconfirmed: 'event fields, retries',
   },
 };
 
 /**
- * Anyone can have a token signed here, and a signed text is a valid event body. JSON cannot be written with these
- * characters but as a bare number or word, which no event is; so the answer forges nothing.
+ * Anyone can have a token signed by the challenge. Bare numbers and words are JSON too, so that one would be a delivery.
+ * @throws SignatureRejection
  */
+function refuseToken(body: Buffer): void {
+  if (isToken(body.toString('latin1', 0, 257)))
+    throw new SignatureRejection(
+      'wrong-signature',
+      'the body is a challenge token, which anyone can have signed',
+    );
+}
+
 function answer(request: WebhookRequest, secrets: readonly string[]): Answer | undefined {
   const token = request.method === 'GET' ? queryValue(request, 'crc_token') : undefined;
   const key = textKey(secrets[0] ?? '');
-  if (token === undefined || key === undefined || !/^[A-Za-z0-9_=+/.-]{1,256}$/.test(token)) return undefined;
+  if (key === undefined || !isToken(token)) return undefined;
   return {
     status: 200,
     body: { response_token: `sha256=${digestOf('sha256', key, [token]).toString('base64')}` },

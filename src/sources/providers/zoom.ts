@@ -1,7 +1,7 @@
 import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
 import type { WebhookRequest } from '../../core/request.js';
-import { isChallenge } from '../challenge.js';
+import { isToken } from '../challenge.js';
 import { macSource } from '../mac-source.js';
 import { digestOf } from '../signing/mac.js';
 import { textKey } from '../signing/secret-key.js';
@@ -37,13 +37,16 @@ export const zoom = /* @__PURE__ */ macSource({
   },
 });
 
-/** The request is signed; the token's HMAC is made only for whoever could sign, so that this is no oracle. */
+/**
+ * Only a request that is signed gets the HMAC of its token. What a delivery signs begins with `v0:`, and no token holds a colon, so that
+ * the answer is the signature of no delivery.
+ */
 function answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined {
   if (!verified) return undefined;
   const body = new BodyReader(request.rawBody);
   const plainToken = body.at('payload.plainToken');
   const key = textKey(secrets[0] ?? '');
-  if (body.at('event') !== 'endpoint.url_validation' || !isChallenge(plainToken) || key === undefined)
+  if (body.at('event') !== 'endpoint.url_validation' || !isToken(plainToken) || key === undefined)
     return undefined;
   const encryptedToken = digestOf('sha256', key, [plainToken]).toString('hex');
   return { status: 200, body: { plainToken, encryptedToken } };
