@@ -27,6 +27,11 @@ export interface Provider {
   readonly maxBytes?: number;
   /** Names of headers kept with the claim besides the content type and the user agent. Never one that holds a secret. */
   readonly keepHeaders?: readonly string[];
+  /**
+   * Who else `verify` may ask: the vendor for its keys, or whatever the application's own function asks. Such a check is not repeated
+   * to explain a refusal. @default nobody: `verify` is a matter of hashes and configured keys
+   */
+  readonly asks?: 'vendor' | 'application';
   /** Methods of the requests that carry events. @default ['POST'] */
   readonly methods?: readonly string[];
 

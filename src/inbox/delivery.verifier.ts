@@ -19,9 +19,17 @@ export type Verified =
   /** A challenge of the vendor, answered in its own form. */
   | { readonly kind: 'handshake'; readonly answer: Answer };
 
+const ASKED_AGAIN_MS = 1_000;
+
 /** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
 @Injectable()
 export class DeliveryVerifier {
+  /** What a `secrets` function gave for a request that was refused, for as long as somebody has the request. */
+  private readonly given = new WeakMap<
+    WebhookRequest,
+    { readonly source: string; readonly secrets: readonly string[] }
+  >();
+
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
   /**
@@ -40,6 +48,7 @@ export class DeliveryVerifier {
       outcome = judged(await source.provider.verify(request, secrets), source.toleranceMs, nowMs);
     } catch (error) {
       outcome = rejectionOf(error);
+      if (typeof source.secrets === 'function') this.given.set(request, { source: source.name, secrets });
     }
     const answer = source.provider.handshake && (await this.handshake(source, request, secrets, outcome));
     if (answer !== undefined) return { kind: 'handshake', answer };
@@ -57,6 +66,17 @@ export class DeliveryVerifier {
         skewMs: outcome.skewMs,
       },
     };
+  }
+
+  /**
+   * The secrets that a source has for a request that was refused: those of that moment, where a function gave them.
+   * @throws whatever such a function throws, also by taking longer than a second
+   */
+  async secretsFor(source: Source, request: WebhookRequest): Promise<readonly string[]> {
+    if (typeof source.secrets !== 'function') return source.secrets;
+    const given = this.given.get(request);
+    if (given?.source === source.name) return given.secrets;
+    return (await secretsOf(source, source.secrets, request, ASKED_AGAIN_MS)).secrets;
   }
 
   private handshake(

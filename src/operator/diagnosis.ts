@@ -1,7 +1,9 @@
-import type { Provider } from '../core/provider.js';
-import { RequestHeaders, type WebhookRequest } from '../core/request.js';
+import type { WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
-import { bodyVariants } from './body.variants.js';
+import { bodyVariants, type BodyVariant } from './body.variants.js';
+import { headerVariants } from './header.variants.js';
+import type { TrialBudget } from './trial.budget.js';
+import { Trials } from './trials.js';
 
 export type DiagnosisCode =
   | 'missing-header'
@@ -24,19 +26,38 @@ export interface Diagnosis {
   readonly explanation: string;
 }
 
-interface Rejected {
+export interface Rejected {
   readonly reason: string;
   readonly detail: string;
   readonly request: WebhookRequest;
 }
 
-/** Explains a rejection by trying what would have made it right. Costs a bounded number of hashes over the body. */
-export async function diagnose(
-  rejected: Rejected,
-  source: Source,
-  sources: Iterable<Source>,
-): Promise<Diagnosis> {
-  const { reason, detail } = rejected;
+/** What a diagnosis may use. */
+export interface Means {
+  /** All that are configured. */
+  readonly sources: Iterable<Source>;
+  /** The secrets that a source has for a request: those it had then, where they came from a function. */
+  readonly secretsFor: (source: Source, request: WebhookRequest) => Promise<readonly string[]>;
+  readonly budget: TrialBudget;
+}
+
+/** What a call of an application's `secrets` function takes of the budget. */
+const ASKED_BYTES = 64 * 1024;
+
+/** What writing a body once more takes, in hashes of it. */
+const MAKING = 8;
+
+/** One rejection, while what may have been meant is tried. */
+interface Case extends Rejected {
+  readonly source: Source;
+  readonly secrets: readonly string[];
+  readonly means: Means;
+  readonly trials: Trials;
+}
+
+/** Explains a rejection by trying what would have made it right, and says what was tried and what was not. */
+export async function diagnose(rejected: Rejected, source: Source, means: Means): Promise<Diagnosis> {
+  const { reason, detail, request } = rejected;
   if (reason === 'outside-window') return { code: 'clock-skew', explanation: detail };
   if (reason === 'key-unavailable' || reason === 'unusable-key')
     return { code: 'key-trouble', explanation: detail };
@@ -46,72 +67,143 @@ export async function diagnose(
       code: reason,
       explanation: `${detail}. Which field or header it is, says the source: idPath, idHeader or dedupe.`,
     };
-  const others = [...sources].filter((one) => one.name !== source.name);
-  const found = await belongsElsewhere(rejected.request, source, others);
-  if (found !== undefined) return found;
-  if (reason.startsWith('missing-')) return missing(rejected);
-  return (isMac(source.provider) && (await nearlyRight(rejected.request, source))) || unexplained(rejected);
-}
-
-async function belongsElsewhere(
-  request: WebhookRequest,
-  source: Source,
-  others: readonly Source[],
-): Promise<Diagnosis | undefined> {
-  for (const other of others) {
-    if (!isMac(other.provider)) continue;
-    const secrets = fixedSecrets(other);
-    if (await verifies(other.provider, request, secrets)) {
-      return {
-        code: 'other-source',
-        explanation:
-          `The request is right for source '${other.name}', secret and scheme: the sender has the URL of '${source.name}'. ` +
-          `Give it the URL of '${other.name}'.`,
-      };
-    }
-    if (isMac(source.provider) && (await verifies(source.provider, request, secrets))) {
-      return {
-        code: 'other-secret',
-        explanation: `The signature was made with a secret of source '${other.name}': the secrets of the two are swapped, or both share one endpoint.`,
-      };
-    }
+  const trials = new Trials(means.budget);
+  const one = { reason, detail, request, source, means, trials };
+  if (reason.startsWith('missing-')) {
+    const found = await belongsElsewhere({ ...one, secrets: [] });
+    return found ?? withTrials(missing(rejected), trials);
   }
-  return undefined;
+  const secrets = await secretsOf(source, request, means, trials);
+  return (await likely({ ...one, secrets })) ?? withTrials(unexplained(rejected), trials);
 }
 
-async function nearlyRight(request: WebhookRequest, source: Source): Promise<Diagnosis | undefined> {
-  const { provider } = source;
-  const secrets = fixedSecrets(source);
-  const text = await firstRight(secretVariants(secrets), ([, variant]) =>
-    verifies(provider, request, variant),
+/** At home first: that costs the same however many sources there are. */
+async function likely(one: Case): Promise<Diagnosis | undefined> {
+  if (isRepeatable(one))
+    return (
+      (await otherSecretText(one)) ??
+      (await otherBody(one)) ??
+      (await belongsElsewhere(one)) ??
+      (await otherHeader(one))
+    );
+  one.trials.leftOut(`other spellings for '${one.source.name}' (${ASKS[one.source.provider.asks!]})`);
+  return belongsElsewhere(one);
+}
+
+/** Why a check is no matter of hashes alone, and so is not repeated. */
+const ASKS = {
+  vendor: 'its keys are fetched from the vendor',
+  application: 'the application’s own function verifies',
+} as const;
+
+/** A vendor's key that has just said no is at hand; an application's function may ask anything. */
+function isRepeatable({ source, reason }: Case): boolean {
+  const { asks } = source.provider;
+  return asks === undefined || (asks === 'vendor' && reason === 'wrong-signature');
+}
+
+async function otherSecretText({ source, request, secrets, trials }: Case): Promise<Diagnosis | undefined> {
+  const found = await trials.first(
+    `spellings of the secrets of '${source.name}'`,
+    secretVariants(secrets),
+    ([, variant]) => ({ provider: source.provider, request, secrets: variant }),
   );
-  if (text !== undefined) {
-    return {
+  return (
+    found && {
       code: 'secret-format',
-      explanation: `The secret is right ${text[0]}: correct the configured text.`,
-    };
-  }
-  const body = await firstRight(bodyVariants(request.rawBody), ({ bytes }) =>
-    verifies(provider, { ...request, rawBody: bytes }, secrets),
+      explanation: `The secret is right ${found[0]}: correct the configured text.`,
+    }
   );
-  if (body !== undefined) {
-    return {
+}
+
+async function otherBody({ source, request, secrets, trials }: Case): Promise<Diagnosis | undefined> {
+  const trialOf = ({ what, bytes }: BodyVariant) => {
+    if (bytes !== undefined)
+      return { provider: source.provider, request: { ...request, rawBody: bytes }, secrets };
+    trials.leftOut(`the body ${what} (too large)`);
+    return undefined;
+  };
+  const variants = bodyVariants(request.rawBody);
+  const found = await trials.first('spellings of the body', variants, trialOf, MAKING);
+  return (
+    found && {
       code: 'rewritten-body',
       explanation:
-        `The signature is right for the same body ${body.what}: something on the way (a proxy, a gateway, a body parser in front of ` +
+        `The signature is right for the same body ${found.what}: something on the way (a proxy, a gateway, a body parser in front of ` +
         `this application) reads the body and writes it again. Have it pass the bytes through.`,
-    };
-  }
-  const header = await firstRight(headerVariants(request.headers), ({ headers }) =>
-    verifies(provider, { ...request, headers }, secrets),
+    }
   );
-  if (header !== undefined) {
-    return {
+}
+
+async function otherHeader({ source, request, secrets, trials }: Case): Promise<Diagnosis | undefined> {
+  const found = await trials.first(
+    'spellings of the headers',
+    headerVariants(request.headers),
+    ({ headers }) => ({ provider: source.provider, request: { ...request, headers }, secrets }),
+  );
+  return (
+    found && {
       code: 'wrong-encoding',
-      explanation: `The signature is right, but header '${header.name}' carries it ${header.what}: correct the sender, or the source's encoding and prefix.`,
-    };
+      explanation: `The signature is right, but header '${found.name}' carries it ${found.what}: correct the sender, or the source's encoding and prefix.`,
+    }
+  );
+}
+
+async function belongsElsewhere(one: Case): Promise<Diagnosis | undefined> {
+  const { source, request, means, trials } = one;
+  const others = [...means.sources].filter(({ name }) => name !== source.name);
+  for (const other of others) {
+    const { asks } = other.provider;
+    if (asks !== undefined) {
+      trials.leftOut(`source '${other.name}' (${ASKS[asks]})`);
+      continue;
+    }
+    const secrets = await secretsOf(other, request, means, trials);
+    const found = await trials.first(
+      `checks of source '${other.name}'`,
+      [other, source].filter(({ provider }) => provider.asks === undefined),
+      ({ provider }) => ({ provider, request, secrets }),
+    );
+    if (found !== undefined) return found === other ? ofOtherSource(one, other) : withOtherSecret(other);
   }
   return undefined;
+}
+
+function ofOtherSource({ source }: Case, other: Source): Diagnosis {
+  return {
+    code: 'other-source',
+    explanation:
+      `The request is right for source '${other.name}', secret and scheme: the sender has the URL of '${source.name}'. ` +
+      `Give it the URL of '${other.name}'.`,
+  };
+}
+
+function withOtherSecret(other: Source): Diagnosis {
+  return {
+    code: 'other-secret',
+    explanation: `The signature was made with a secret of source '${other.name}': the secrets of the two are swapped, or both share one endpoint.`,
+  };
+}
+
+async function secretsOf(
+  source: Source,
+  request: WebhookRequest,
+  { secretsFor, budget }: Means,
+  trials: Trials,
+): Promise<readonly string[]> {
+  if (typeof source.secrets !== 'function') return source.secrets;
+  try {
+    const secrets = (await budget.pay(ASKED_BYTES)) ? await secretsFor(source, request) : [];
+    if (secrets.length > 0) return secrets;
+  } catch {
+    // A function of the application's may refuse a request that is not of its source.
+  }
+  trials.leftOut(`source '${source.name}' (its \`secrets\` function gave none for this request)`);
+  return [];
+}
+
+function withTrials({ code, explanation }: Diagnosis, trials: Trials): Diagnosis {
+  return { code, explanation: [explanation, trials.summary()].filter(Boolean).join(' ') };
 }
 
 function unexplained({ reason, detail, request }: Rejected): Diagnosis {
@@ -126,11 +218,11 @@ function unexplained({ reason, detail, request }: Rejected): Diagnosis {
     return {
       code: 'wrong-secret',
       explanation:
-        'No secret of this or another source made the signature, for this body or a rewritten one: the sender has another secret ' +
-        '(compare what the provider shows with what is configured), or the request is forged.',
+        'Nothing that was tried makes the signature right: the sender has another secret or key (compare what the provider shows ' +
+        'with what is configured), or the request is forged.',
     };
   }
-  return { code: 'unexplained', explanation: detail };
+  return { code: 'unexplained', explanation: detail.endsWith('.') ? detail : `${detail}.` };
 }
 
 function missing({ detail, request }: Rejected): Diagnosis {
@@ -143,37 +235,6 @@ function missing({ detail, request }: Rejected): Diagnosis {
   return { code: 'missing-header', explanation: `${detail}. ${came}` };
 }
 
-/** Whether trying variants costs only hashes: other schemes may fetch keys over the network. */
-function isMac(provider: Provider): boolean {
-  return /hmac/i.test(provider.scheme);
-}
-
-function fixedSecrets(source: Source): readonly string[] {
-  return typeof source.secrets === 'function' ? [] : source.secrets;
-}
-
-async function verifies(
-  provider: Provider,
-  request: WebhookRequest,
-  secrets: readonly string[],
-): Promise<boolean> {
-  if (secrets.length === 0) return false;
-  try {
-    await provider.verify(request, secrets);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function firstRight<T>(
-  candidates: readonly T[],
-  isRight: (candidate: T) => Promise<boolean>,
-): Promise<T | undefined> {
-  for (const candidate of candidates) if (await isRight(candidate)) return candidate;
-  return undefined;
-}
-
 function secretVariants(secrets: readonly string[]): [string, string[]][] {
   return [
     ['without the white space around it', secrets.map((secret) => secret.trim())],
@@ -184,53 +245,6 @@ function secretVariants(secrets: readonly string[]): [string, string[]][] {
   ];
 }
 
-interface HeaderVariant {
-  readonly name: string;
-  readonly what: string;
-  readonly headers: RequestHeaders;
-}
-
-const HEX = /^(?:[0-9a-fA-F]{2}){20,64}$/;
-const BASE64 = /^[\w+/-]{26,90}={0,2}$/;
-const MAX_HEADERS = 4;
-
-function headerVariants(headers: RequestHeaders): HeaderVariant[] {
-  const entries = headers.entries();
-  return entries
-    .flatMap(([name, value], index) => {
-      const [, prefix = '', text = ''] = /^((?:sha\d+|v\d|hmac)[=:,])?(.*)$/.exec(value.trim()) ?? [];
-      return HEX.test(text) || BASE64.test(text) ? [{ name, prefix, text, index }] : [];
-    })
-    .slice(0, MAX_HEADERS)
-    .flatMap(({ name, prefix, text, index }) =>
-      textVariants(prefix, text).map(([what, value]) => {
-        const changed = entries.with(index, [name, value]);
-        return { name, what, headers: RequestHeaders.fromRaw(changed.flat()) };
-      }),
-    );
-}
-
-function textVariants(prefix: string, text: string): [string, string][] {
-  const encodings: [string, string][] = HEX.test(text)
-    ? [
-        ['', text],
-        [' in capitals', text.toLowerCase()],
-        [' as hex', Buffer.from(text, 'hex').toString('base64')],
-        [' as hex', Buffer.from(text, 'hex').toString('base64url')],
-      ]
-    : [
-        ['', text],
-        [' as base64', Buffer.from(text, 'base64').toString('hex')],
-        [' in the other base64', Buffer.from(text, 'base64').toString('base64')],
-        [' in the other base64', Buffer.from(text, 'base64').toString('base64url')],
-      ];
-  return encodings.flatMap(([what, value]): [string, string][] => [
-    [`${prefix === '' ? 'without a prefix' : `with the prefix '${prefix}'`}${what}`, `sha256=${value}`],
-    [`${prefix === '' ? 'bare' : `with the prefix '${prefix}'`}${what}`, value],
-    [`with a prefix of its own${what}`, `${prefix}${value}`],
-  ]);
-}
-
 function shown(text: string): string {
-  return JSON.stringify(text.slice(0, 60));
+  return JSON.stringify([...text.slice(0, 120)].slice(0, 60).join(''));
 }

@@ -68,6 +68,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     timeUnit: scheme.timeUnit,
     maxBytes: scheme.maxBytes,
     keepHeaders: scheme.keepHeaders,
+    asks: scheme.asks,
     methods: scheme.methods,
     parse: scheme.parse,
     handshake: scheme.handshake,

@@ -61,6 +61,7 @@ function schemeOf(name: string, options: CustomOptions): Scheme {
     docs: options.docs ?? '',
     scheme: options.scheme ?? 'your own',
     signed: options.signed ?? { id: false, type: false, time: false },
+    asks: 'application',
     retries: retriesOf(options),
     toleranceMs: options.toleranceMs,
     methods: options.methods,

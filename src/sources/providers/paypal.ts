@@ -42,6 +42,7 @@ function schemeOf(options: PaypalOptions): Scheme {
     scheme:
       'RSA with SHA-256, certificate from PayPal, base64, of `${transmissionId}|${transmissionTime}|${webhookId}|${crc32(body)}`',
     signed: { id: true, type: true, time: true },
+    asks: 'vendor',
     timeUnit: 'iso8601',
     signsHeaders: ['paypal-transmission-id'],
     checkSecret: checkSecretText,

@@ -73,6 +73,7 @@ function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
     docs: 'https://plaid.com/docs/api/webhooks/webhook-verification/',
     scheme: 'JWT, ES256, keys from Plaid by `kid`; its claim `request_body_sha256` covers the body',
     signed: { id: true, type: true, time: true },
+    asks: 'vendor',
     timeUnit: 'seconds',
     toleranceMs: minutes(5),
     checkSecret: (secret) =>

@@ -64,6 +64,7 @@ function schemeOf(options: SnsOptions): Scheme {
     scheme:
       'RSA with SHA-1 or SHA-256 (SignatureVersion 1 or 2), certificate from SNS, base64, of fields of the body',
     signed: { id: true, type: true, time: true },
+    asks: 'vendor',
     timeUnit: 'iso8601',
     checkSecret: (arn) =>
       /^arn:aws[a-z-]*:sns:[^:\s]+:\d{12}:[^:\s]+$/.test(arn) ? undefined : 'is no ARN of a topic',

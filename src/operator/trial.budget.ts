@@ -1,0 +1,39 @@
+import { setImmediate } from 'node:timers/promises';
+
+/** Bytes that one round may hash to explain rejections: a quarter of a second of a core in five. Anyone can send what is rejected. */
+const ROUND_BYTES = 64 * 1024 * 1024;
+/** How long trying may take in one round, in milliseconds: secrets may come from a slow function of the application's. */
+const ROUND_MS = 2_000;
+/** Other requests get their turn after so many bytes. */
+const BREATH_BYTES = 512 * 1024;
+
+/** What one round may spend on trying what would have made rejected requests right. */
+export class TrialBudget {
+  private reserved = 0;
+  private sinceBreath = 0;
+  private readonly endsAt: number;
+
+  constructor(
+    private left = ROUND_BYTES,
+    ms = ROUND_MS,
+  ) {
+    this.endsAt = performance.now() + ms;
+  }
+
+  /** Leaves so many further samples an equal part each; what one does not spend, the next ones have. */
+  shareWith(others: number): void {
+    this.reserved = Math.floor((this.left * others) / (others + 1));
+  }
+
+  /** False when it does not have these bytes, or the time is over. */
+  async pay(bytes: number): Promise<boolean> {
+    if (bytes > this.left - this.reserved || performance.now() > this.endsAt) return false;
+    this.left -= bytes;
+    this.sinceBreath += bytes;
+    if (this.sinceBreath >= BREATH_BYTES) {
+      this.sinceBreath = 0;
+      await setImmediate();
+    }
+    return true;
+  }
+}
