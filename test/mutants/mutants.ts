@@ -271,4 +271,28 @@ export const MUTANTS: readonly Mutant[] = [
     spec: 'test/integration/relay.spec.ts',
     test: 'case 11 each attempt of an effect sees the bytes that were enqueued, under the same key',
   },
+  {
+    name: 'signatures compared by a comparison that ends at the first difference',
+    edits: [
+      edit(
+        'src/sources/signing/constant-time.ts',
+        'return a.length === b.length && timingSafeEqual(a, b);',
+        'return a.equals(b);',
+      ),
+    ],
+    spec: 'test/unit/sources/constant-time.spec.ts',
+    test: 'stripe: its word decides',
+  },
+  {
+    name: 'tokens compared by a comparison that ends at the first difference',
+    edits: [
+      edit(
+        'src/sources/signing/constant-time.ts',
+        'return timingSafeEqual(sha256(a), sha256(b));',
+        'return a === b;',
+      ),
+    ],
+    spec: 'test/unit/sources/constant-time.spec.ts',
+    test: 'telegram: its word decides',
+  },
 ];

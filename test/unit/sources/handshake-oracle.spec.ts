@@ -128,7 +128,8 @@ describe.each(NAMES)('what the handshake of %s answers', (name) => {
   );
 
   it('to anybody is the signature of no delivery, for any text', () => {
-    const letters = (alphabet: string) => fc.string({ unit: fc.constantFrom(...alphabet.split('')), maxLength: 40 });
+    const letters = (alphabet: string) =>
+      fc.string({ unit: fc.constantFrom(...alphabet.split('')), maxLength: 40 });
     const text = fc.oneof(
       letters('abcdef0123456789'),
       letters('ABCxyz012+/=_-.'),
