@@ -5,7 +5,9 @@ import { DESK_TABLES, DESK_TABLE_NAMES } from './desk.tables.js';
  * Tables of the inbox. Each statement may run twice. No CREATE INDEX CONCURRENTLY: it fails inside a transaction.
  *
  * - `webhook_claim`: the receipt. Written once; only erasure and retention touch it again.
- * - `webhook_outbox`: what is owed. Narrow, since the relay rewrites the whole row at each lease and settle.
+ * - `webhook_outbox`: what is owed. Narrow, since the relay rewrites the whole row at each lease and settle. `rerun` is null unless a
+ *   handler that was done for its event runs again: the state it came from, whether it may enqueue effects for the first time, and
+ *   those that it was refused.
  * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
  * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
  * - `webhook_lease`: names of jobs that one instance at a time may run.
@@ -104,6 +106,7 @@ export class WebhookInbox1796000000000 implements MigrationInterface {
         event_id     text,
         reason       text,
         error        text,
+        rerun        jsonb,
         CONSTRAINT webhook_outbox_sound CHECK (webhook_outbox_is_sound(kind, state, name, key, order_key, order_name, event_id,
           attempt, attempt_base, waits, leased_by, settled_at))
       ) WITH (fillfactor = 80)`);

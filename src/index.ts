@@ -53,6 +53,7 @@ export { Revivals } from './operator/revivals.js';
 export type { Decider } from './operator/decider.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
+export type { NamedEffect, NewEffects } from './storage/leased.rows.js';
 export type { EventCriteria } from './storage/replay.store.js';
 export { Inspector } from './operator/inspector.js';
 export type {

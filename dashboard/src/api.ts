@@ -14,6 +14,7 @@ import type {
   Pause,
   Rejection,
   Relays,
+  NewEffects,
   ReplayPlan,
   ReplayReport,
   SecondLook,
@@ -98,10 +99,10 @@ export const api = {
     act<SecondLook>('verify-again', { source, ...(after ? { after } : {}), reason }),
   reveal: (what: { event: string } | { effect: string }) => act<Content>('reveal', what),
   download: async (what: { event: string } | { effect: string }) => (await post('download', what)).blob(),
-  previewReplay: (events: EventKey[], refire: string[]) =>
-    act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire }),
-  replay: (events: EventKey[], refire: string[], reason: string) =>
-    act<ReplayReport>('replay', { events, refire, reason }),
+  previewReplay: (events: EventKey[], refire: string[], newEffects: NewEffects) =>
+    act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire, newEffects }),
+  replay: (events: EventKey[], refire: string[], newEffects: NewEffects, reason: string) =>
+    act<ReplayReport>('replay', { events, refire, newEffects, reason }),
   forward: (events: EventKey[], url: string, reason: string) =>
     act<ForwardReport>('forward', { events, url, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>

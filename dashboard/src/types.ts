@@ -214,11 +214,17 @@ export interface Relays {
   leases: { name: string; owner: string; until: string }[];
   overdue: { name: string; ageMs: number }[];
 }
+export type NewEffects = 'refuse' | 'allow';
 export interface ReplayPlan {
   event: { source: string; tenant: string; eventId: string };
   id?: string;
   refused?: string;
-  run: { handler: string; rowId?: string }[];
+  run: {
+    handler: string;
+    rowId?: string;
+    newEffects?: NewEffects;
+    refused?: { name: string; key: string }[];
+  }[];
   staysDone: { id: string; name: string; key: string }[];
   refired: { id: string; name: string; key: string }[];
 }

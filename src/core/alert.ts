@@ -52,6 +52,17 @@ export type Alert =
       readonly event: EventKey;
       readonly action: 'reprocess' | 'report';
     }
+  /**
+   * A handler that was done for this event ran again (replay, reconciler, revival) and would have enqueued these effects for the first
+   * time. The run was rolled back. Allow them with a replay under `newEffects: 'allow'`.
+   */
+  | {
+      readonly kind: 'new-effects-refused';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+      readonly effects: readonly string[];
+    }
   /** A provider that was to redeliver did not, so that our relay took the row. */
   | {
       readonly kind: 'not-redelivered';

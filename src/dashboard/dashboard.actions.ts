@@ -63,11 +63,11 @@ export class DashboardActions {
         return contentOf((await this.revealed(body, by)).bytes) satisfies Content;
       case 'replay-preview': {
         const input = read(ACTION_INPUT['replay-preview'], body, name);
-        return { plans: await this.operator.previewReplay(input.events, input.refire) };
+        return { plans: await this.operator.previewReplay(input.events, input.refire, input.newEffects) };
       }
       case 'replay': {
         const input = read(ACTION_INPUT.replay, body, name);
-        return this.operator.replay(input.events, input.refire, deed(input));
+        return this.operator.replay(input.events, input.refire, deed(input), input.newEffects);
       }
       case 'forward': {
         const input = read(ACTION_INPUT.forward, body, name);

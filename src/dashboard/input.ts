@@ -16,6 +16,7 @@ const uuid = z.uuid();
 const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
 const events = z.array(eventKey).min(1).max(MAX_AT_ONCE);
 const refire = z.array(text(255)).max(50).default([]);
+const newEffects = z.enum(['refuse', 'allow']).default('refuse');
 
 /** What each action takes as JSON. */
 export const ACTION_INPUT = {
@@ -33,8 +34,8 @@ export const ACTION_INPUT = {
     download: z.boolean().optional(),
     reason,
   }),
-  'replay-preview': z.strictObject({ events, refire }),
-  replay: z.strictObject({ events, refire, reason }),
+  'replay-preview': z.strictObject({ events, refire, newEffects }),
+  replay: z.strictObject({ events, refire, newEffects, reason }),
   forward: z.strictObject({ events, url: text(2_000), reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
   erase: z.strictObject({ event: eventKey, reason }),

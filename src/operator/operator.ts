@@ -9,6 +9,7 @@ import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { AuditStore, type AuditEntry } from '../storage/audit.store.js';
 import { DeadStore, type DeadGroup } from '../storage/dead.store.js';
 import type { ParkedDecision } from '../storage/decision.store.js';
+import type { NewEffects } from '../storage/leased.rows.js';
 import type { Pause, PauseKind } from '../storage/pause.store.js';
 import { checkDecider, type Decider } from './decider.js';
 import { Erasure, type ErasureReport } from './erasure.js';
@@ -82,23 +83,31 @@ export class Operator {
   }
 
   /** What a replay would run, and what stays done. Changes nothing. */
-  async previewReplay(events: readonly EventKey[], refire: readonly string[] = []): Promise<ReplayPlan[]> {
+  async previewReplay(
+    events: readonly EventKey[],
+    refire: readonly string[] = [],
+    newEffects: NewEffects = 'refuse',
+  ): Promise<ReplayPlan[]> {
     capped(events.length);
-    return this.replays.preview({ events }, refire);
+    return this.replays.preview({ events }, refire, newEffects);
   }
 
-  /** @param refire names of effects that are to happen once more although they are done */
+  /**
+   * @param refire names of effects that are to happen once more although they are done
+   * @param newEffects what becomes of effects that a handler which was done for an event enqueues for the first time
+   */
   async replay(
     events: readonly EventKey[],
     refire: readonly string[],
     decider: Decider,
+    newEffects: NewEffects = 'refuse',
   ): Promise<ReplayReport> {
     capped(events.length);
     // Noted before the deed: under it a replay that failed half-way goes on, and refires nothing twice.
     const id = uuidV7();
-    const entry = { action: 'replay', target: targetOf(events), detail: { id, refire } };
+    const entry = { action: 'replay', target: targetOf(events), detail: { id, refire, newEffects } };
     return this.audited(entry, decider, async () => {
-      const report = await this.replays.run({ events }, { ...decider, refire, id });
+      const report = await this.replays.run({ events }, { ...decider, refire, newEffects, id });
       const { replayed, skipped, refused } = report;
       return [report, { id, replayed, skipped, refused: refused.length }];
     });

@@ -4,6 +4,7 @@ import type { EventKey } from '../core/event.js';
 import type { OutboxState } from '../core/states.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { ClaimStore } from '../storage/claim.store.js';
+import type { NamedEffect, NewEffects } from '../storage/leased.rows.js';
 import { ReplayStore, type EventRow } from '../storage/replay.store.js';
 
 /** What a replay does to one event. */
@@ -24,11 +25,16 @@ export interface PlannedRun {
   readonly handler: string;
   /** Undefined for a handler that the event has not been handled by. */
   readonly rowId?: string;
+  /**
+   * Set for a handler that was done for the event: what becomes of effects that it enqueues for the first time. Its code alone knows
+   * them. Where they are refused, the run is rolled back, and the next plan lists them in `refused`.
+   */
+  readonly newEffects?: NewEffects;
+  /** Effects that its last run was refused: `newEffects: 'allow'` has them done. */
+  readonly refused?: readonly NamedEffect[];
 }
-export interface PlannedEffect {
+export interface PlannedEffect extends NamedEffect {
   readonly id: string;
-  readonly name: string;
-  readonly key: string;
 }
 
 /** An effect that may still happen under its present key must not happen under a new one as well. */
@@ -47,7 +53,12 @@ export class ReplayPlanner {
     private readonly store: ReplayStore,
   ) {}
 
-  async plan(manager: EntityManager, event: EventKey, refire: readonly string[]): Promise<ReplayPlan> {
+  async plan(
+    manager: EntityManager,
+    event: EventKey,
+    refire: readonly string[],
+    newEffects: NewEffects = 'refuse',
+  ): Promise<ReplayPlan> {
     const { source, tenant, eventId } = event;
     const stored = await this.claims.load(manager, event);
     const key = { source, tenant, eventId };
@@ -58,9 +69,11 @@ export class ReplayPlanner {
     const handlerRows = rows.filter((row) => row.kind === 'handler');
     const unknown = handlerRows.find((row) => this.registry.handler(row.name) === undefined);
     if (unknown !== undefined) return refusal(key, stored.id, this.whyUnknown(unknown));
+    const renamed = rows.find((row) => row.kind === 'effect' && this.registry.effect(row.name) === undefined);
+    if (renamed !== undefined) return refusal(key, stored.id, whyUnknownEffect(renamed));
     const run = this.registry.match(source, stored.type).map((handler): PlannedRun => {
       const row = handlerRows.find(({ name }) => this.registry.handler(name) === handler);
-      return { handler: handler.name, rowId: row?.id };
+      return { handler: handler.name, rowId: row?.id, ...onceDone(row, newEffects) };
     });
     if (run.length === 0)
       return refusal(key, stored.id, `no handler of source '${source}' matches '${stored.type}'`);
@@ -100,6 +113,19 @@ export class ReplayPlanner {
       `If one was renamed, say so with { was: ['${name.split('/')[1]}'] }, or its effects would happen again`
     );
   }
+}
+
+function onceDone(row: EventRow | undefined, newEffects: NewEffects): Partial<PlannedRun> {
+  if (row === undefined || (row.state !== 'done' && row.rerun === null)) return {};
+  return { newEffects, refused: row.rerun?.refused };
+}
+
+function whyUnknownEffect({ name }: EventRow): string {
+  return (
+    `it has an effect '${name}', which no effect of today is. ` +
+    `If one was renamed, say so with { was: ['${name}'] }, or it would happen again under a new key. ` +
+    `If it was removed, keep a method with @OnEffect('${name}') for as long as its events are kept`
+  );
 }
 
 function whyNotRefired({ name, parentId }: EventRow, rows: readonly EventRow[]): string {

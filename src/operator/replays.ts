@@ -1,16 +1,19 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { z } from 'zod';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import { pause } from '../core/pause.js';
+import { checkInput } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { OwedRows } from '../inbox/owed.rows.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
+import type { NewEffects } from '../storage/leased.rows.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import type { BulkOptions } from './bulk.options.js';
 import { checkDecider } from './decider.js';
@@ -23,6 +26,12 @@ export type { ReplaySelection } from './replay.selection.js';
 export interface ReplayOptions extends BulkOptions<ReplayReport> {
   /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
   readonly refire?: readonly string[];
+  /**
+   * Of handlers that were done for an event: what becomes of effects that they enqueue for the first time. Such an effect may be one
+   * that was done under another name or key. `refuse` rolls the run back, its row is done as before, and the next preview lists them.
+   * @default 'refuse'
+   */
+  readonly newEffects?: NewEffects;
 }
 
 export interface ReplayReport {
@@ -62,10 +71,15 @@ export class Replays {
    * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`,
    * and they without `by` or `reason`
    */
-  async preview(selection: ReplaySelection, refire: readonly string[] = []): Promise<ReplayPlan[]> {
+  async preview(
+    selection: ReplaySelection,
+    refire: readonly string[] = [],
+    newEffects: NewEffects = 'refuse',
+  ): Promise<ReplayPlan[]> {
     const { manager } = this.dataSource;
     const plans: ReplayPlan[] = [];
-    for (const key of await this.select(selection)) plans.push(await this.planner.plan(manager, key, refire));
+    for (const key of await this.select(selection))
+      plans.push(await this.planner.plan(manager, key, refire, newEffects));
     return plans;
   }
 
@@ -75,6 +89,7 @@ export class Replays {
    */
   async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
     checkDecider(options);
+    checkInput(z.enum(['refuse', 'allow']).optional(), options.newEffects, 'newEffects');
     const id = options.id ?? uuidV7();
     const refire = (options.refire ?? []).map((name) => this.registry.knownEffect(name).name);
     const refused: ReplayPlan[] = [];
@@ -123,16 +138,16 @@ export class Replays {
     key: EventKey,
     replayId: string,
     refire: readonly string[],
-    { by, reason }: ReplayOptions,
+    { by, reason, newEffects = 'refuse' }: ReplayOptions,
   ): Promise<'replayed' | 'skipped' | ReplayPlan> {
     const outcome = await inTransaction(this.dataSource.manager, LOCK_TIMEOUT_MS, async (manager) => {
       // Locked, so that the body that is there now is there when the handler runs, and two replays do not mix.
       const claim = await this.claims.load(manager, key, true);
       if (claim !== undefined && (await this.store.isTaken(manager, replayId, claim.id))) return 'skipped';
-      const plan = await this.planner.plan(manager, key, refire);
+      const plan = await this.planner.plan(manager, key, refire, newEffects);
       if (plan.refused !== undefined) return plan;
       await this.store.take(manager, replayId, plan.id!, by, reason);
-      await this.owe(manager, plan, replayId, refire);
+      await this.owe(manager, plan, replayId, refire, newEffects);
       return 'replayed';
     });
     if (outcome === 'replayed') this.wakeUp.wake();
@@ -144,13 +159,14 @@ export class Replays {
     plan: ReplayPlan,
     replayId: string,
     refire: readonly string[],
+    newEffects: NewEffects,
   ): Promise<void> {
     for (const { handler, rowId } of plan.run) {
       if (rowId === undefined) {
         await this.owedRows.add(manager, { ...plan.event, id: plan.id! }, this.registry.handler(handler)!);
         continue;
       }
-      const generation = await this.store.replayRow(manager, rowId, refire.length > 0);
+      const generation = await this.store.replayRow(manager, rowId, refire.length > 0, newEffects);
       if (generation === undefined) continue;
       for (const effect of refire) await this.store.refire(manager, rowId, effect, generation, replayId);
     }

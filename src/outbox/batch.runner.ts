@@ -14,6 +14,7 @@ import { Deadline } from './deadline.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { HandlerRunner, LeaseLost } from './handler.runner.js';
+import { refuseNewEffects } from './new.effects.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
@@ -163,6 +164,7 @@ export class BatchRunner {
       enqueue: runs[index]!.enqueue,
     }));
     const result = await transaction.asUser(() => handler.invokeBatch(events, { manager, signal }), signal);
+    await refuseNewEffects(transaction, runs);
     const rows = fresh.map(({ row }) => row);
     const summary = resultSummary(result);
     const settles = rows.map((row) => ({ lease: row, result: summary }));

@@ -15,14 +15,18 @@ import type { ExhaustedRow, LeasedRow } from '../storage/leased.rows.js';
 import { SettleStore, type FailedSettle } from '../storage/settle.store.js';
 import { DeadLetters } from './dead.letters.js';
 import { LoneStatements } from './lone.statements.js';
+import { NewEffectsRefused } from './new.effects.js';
 import { ResultRefused } from './result.js';
 import { rowFacts } from './row-facts.js';
 
 /** What a person is to know who decides about a parked effect. */
 const MAY_DUPLICATE = '; another attempt may do it twice';
 
-/** How a run ended. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row. */
-export type RunOutcome = 'done' | 'superseded' | 'retry' | 'dead' | 'parked' | 'lost';
+/**
+ * How a run ended. `refused`: it would have enqueued effects that its handler, once done for the event, had not; its row is what it was
+ * before. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row.
+ */
+export type RunOutcome = 'done' | 'superseded' | 'refused' | 'retry' | 'dead' | 'parked' | 'lost';
 export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded'>;
 
 /** What decides about a failed attempt. */
@@ -71,6 +75,7 @@ export class FailureSettler {
     within?: Within,
   ): Promise<FailureOutcome> {
     if (this.aborted.has(row)) return 'lost';
+    if (error instanceof NewEffectsRefused) return this.refuse(row, error);
     const to = decide(row, error, policy);
     const text = errorText(error);
     const detail = errorDetail(error);
@@ -93,6 +98,23 @@ export class FailureSettler {
     if (within === undefined) tell();
     else within.afterCommit.push(tell);
     return to.state === 'pending' ? 'retry' : to.state;
+  }
+
+  /** Has a person decide about a run that was done once and would now do more. */
+  private async refuse(row: LeasedRow, error: NewEffectsRefused): Promise<FailureOutcome> {
+    const { effects } = error;
+    const text = errorText(error);
+    const recorded = await this.statements.send(
+      async (manager) =>
+        (await this.store.refuseRerun(manager, row, effects, text)) ||
+        (await this.store.isRefusedRerun(manager, row)),
+    );
+    this.logger.warn(logLine(`run refused: ${text}`, rowFacts(row)));
+    if (!recorded) return 'lost';
+    const names = [...new Set(effects.map(({ name }) => name))];
+    const { outboxId, name, event } = told(row);
+    this.alerts.raise({ kind: 'new-effects-refused', outboxId, name, event: event!, effects: names });
+    return 'refused';
   }
 
   /** Parks a leased effect: its end is not known, or its key may be forgotten. */

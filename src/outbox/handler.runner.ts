@@ -19,6 +19,7 @@ import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { LoneStatements } from './lone.statements.js';
+import { refuseNewEffects } from './new.effects.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
 import { rowFacts } from './row-facts.js';
@@ -153,6 +154,7 @@ export class HandlerRunner {
     const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId, current };
     const result = await transaction.asUser(() => code(event, context), signal);
     const summary = resultSummary(result);
+    await refuseNewEffects(transaction, [run]);
     if (commits) {
       this.settleWithCommit(transaction, row, summary, run.woken);
       return { outcome: 'done', woken: run.woken };

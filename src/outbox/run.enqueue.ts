@@ -5,7 +5,7 @@ import { outboxId } from '../core/outbox-id.js';
 import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
-import type { LeasedRow } from '../storage/leased.rows.js';
+import type { LeasedRow, NamedEffect } from '../storage/leased.rows.js';
 import { EffectStore, type NewEffect } from '../storage/effect.store.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import { checkEnqueue } from './enqueue.options.js';
@@ -72,13 +72,21 @@ function fitting(waiting: readonly Waiting[]): number {
 }
 
 /** The row whose run enqueues. */
-type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event'>;
+type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event' | 'rerun'>;
+
+/** An effect that a run inserted, of a handler that was done for the event before. */
+interface Added extends NamedEffect {
+  readonly id: string;
+  /** Ids that it would have if an earlier run had enqueued it. */
+  readonly earlier: readonly string[];
+}
 
 /** The `enqueue` of one run: ids hang on the run's own row, so that the run, repeated, enqueues the same rows. */
 export class RunEnqueue {
   private readonly seen = new Set<string>();
   /** Names of the rows that are there for a relay once the run's transaction has committed. */
   readonly woken: string[] = [];
+  private readonly added: Added[] = [];
 
   constructor(
     private readonly stores: EnqueueStores,
@@ -96,7 +104,8 @@ export class RunEnqueue {
     const key = options.key ?? '';
     this.refuseRepeat(effect, key);
     const frozen = freeze(effect.name, payload);
-    const ids = await this.ids(effect, key);
+    const generation = await this.generation(effect);
+    const ids = this.ids(effect, key, generation);
     // A row of a former name is looked for first; without former names the insert itself tells.
     const former = ids.length > 1 ? await this.stores.effects.existing(this.manager, ids, frozen) : undefined;
     if (former !== undefined) return { id: former.id, existing: true };
@@ -108,17 +117,43 @@ export class RunEnqueue {
       event: this.parent.event,
       payload: frozen,
     });
-    if (inserted) this.woken.push(effect.name);
-    else await this.stores.effects.existing(this.manager, [id], frozen);
+    if (inserted) {
+      this.woken.push(effect.name);
+      this.note(effect, key, id, generation);
+    } else await this.stores.effects.existing(this.manager, [id], frozen);
     return { id, existing: !inserted };
   };
 
-  private async ids(effect: Effect, key: string): Promise<string[]> {
-    // The first name first: an instance of before a renaming that runs the handler again finds the row of today.
-    const names = [...new Set([firstName(effect), effect.name, ...effect.was])];
+  /**
+   * Effects that the run would enqueue for the first time although its handler was done for the event before, and nobody allowed it.
+   * As the transaction sees it: what the run rolled back to a savepoint is not there.
+   */
+  async refusedEffects(manager: EntityManager): Promise<NamedEffect[]> {
+    const { added } = this;
+    const ids = added.flatMap(({ id, earlier }) => [id, ...earlier]);
+    const present = await this.stores.effects.present(manager, ids);
+    const isNew = ({ id, earlier }: Added) => present.has(id) && !earlier.some((one) => present.has(one));
+    return added.filter(isNew).map(({ name, key }) => ({ name, key }));
+  }
+
+  /** Whether there is anything to ask `refusedEffects` about. */
+  get hasAdded(): boolean {
+    return this.added.length > 0;
+  }
+
+  private note(effect: Effect, key: string, id: string, generation: number): void {
+    if (this.parent.rerun?.newEffects !== 'refuse') return;
+    const generations = Array.from({ length: generation }, (_, earlier) => this.ids(effect, key, earlier));
+    this.added.push({ name: effect.name, key, id, earlier: generations.flat() });
+  }
+
+  private async generation(effect: Effect): Promise<number> {
     const { id, generation } = this.parent;
-    const now = generation === 0 ? 0 : await this.stores.replays.generationOf(this.manager, id, names);
-    return names.map((name) => outboxId(id, name, key, now));
+    return generation === 0 ? 0 : this.stores.replays.generationOf(this.manager, id, everyName(effect));
+  }
+
+  private ids(effect: Effect, key: string, generation: number): string[] {
+    return everyName(effect).map((name) => outboxId(this.parent.id, name, key, generation));
   }
 
   private refuseRepeat(effect: Effect, key: string): void {
@@ -126,6 +161,11 @@ export class RunEnqueue {
     if (this.seen.has(seen)) throw new EffectKeyRequired(effect.name, key);
     this.seen.add(seen);
   }
+}
+
+/** The first name first: an instance of before a renaming that runs the handler again finds the row of today. */
+function everyName(effect: Effect): string[] {
+  return [...new Set([firstName(effect), effect.name, ...effect.was])];
 }
 
 /** What the enqueue's options and the effect's make of a new row, but its id, its parent and its bytes. */

@@ -5,6 +5,8 @@ export interface TickReport {
   readonly leased: number;
   readonly done: number;
   readonly superseded: number;
+  /** Replays that would have enqueued effects for the first time: rolled back, for a person to decide. */
+  readonly refused: number;
   readonly retried: number;
   readonly dead: number;
   readonly parked: number;
@@ -18,6 +20,7 @@ export function report(outcomes: readonly RunOutcome[]): TickReport {
     leased: outcomes.length,
     done: count('done'),
     superseded: count('superseded'),
+    refused: count('refused'),
     retried: count('retry'),
     dead: count('dead'),
     parked: count('parked'),
@@ -30,6 +33,7 @@ export function add(a: TickReport, b: TickReport): TickReport {
     leased: a.leased + b.leased,
     done: a.done + b.done,
     superseded: a.superseded + b.superseded,
+    refused: a.refused + b.refused,
     retried: a.retried + b.retried,
     dead: a.dead + b.dead,
     parked: a.parked + b.parked,
@@ -42,6 +46,7 @@ export function subtract(a: TickReport, b: TickReport): TickReport {
     leased: a.leased - b.leased,
     done: a.done - b.done,
     superseded: a.superseded - b.superseded,
+    refused: a.refused - b.refused,
     retried: a.retried - b.retried,
     dead: a.dead - b.dead,
     parked: a.parked - b.parked,

@@ -1,3 +1,4 @@
+import { rerun } from './replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
 // `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
@@ -70,7 +71,7 @@ export const DUPLICATES = `
   ), revived AS (
     UPDATE webhook_outbox o
        SET state = 'pending', revived = true, due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL, reason = NULL,
-           waits = order_key IS NOT NULL
+           waits = order_key IS NOT NULL, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
     RETURNING o.source, o.tenant, o.event_id
   ), conflicts AS (

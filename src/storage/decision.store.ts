@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { rerun } from './replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
 /** What a person decides about an effect whose end is not known. */
@@ -49,7 +50,7 @@ const REVIVE = `
   ), revived AS (
     UPDATE webhook_outbox o
        SET state = 'pending', due_at = coalesce(now() + dead.ms * interval '1 ms', ${PLACE}), attempt_base = o.attempt,
-           settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL
+           settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
     RETURNING o.id
   )

@@ -53,6 +53,15 @@ export class EffectStore {
     return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
   }
 
+  /** Those of the ids that are there, as this transaction sees it. */
+  async present(manager: EntityManager, ids: readonly string[]): Promise<Set<string>> {
+    const rows: { id: string }[] = await manager.query(
+      `SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
+      [ids],
+    );
+    return new Set(rows.map(({ id }) => id));
+  }
+
   /** The id of the effect that was enqueued outside a run under this key, by any of these as its first name. */
   async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
     const rows: { id: string }[] = await manager.query(

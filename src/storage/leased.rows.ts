@@ -10,6 +10,22 @@ export interface Lease {
   readonly attempt: number;
 }
 
+/** What becomes of effects that a handler which was done for its event would enqueue for the first time. */
+export type NewEffects = 'refuse' | 'allow';
+
+/** A run of what was done once. */
+export interface Rerun {
+  /** The state that the row had before. */
+  readonly from: 'done' | 'superseded' | 'dead';
+  readonly newEffects: NewEffects;
+  /** Effects that the last run was refused. */
+  readonly refused?: readonly NamedEffect[];
+}
+export interface NamedEffect {
+  readonly name: string;
+  readonly key: string;
+}
+
 /** A leased row with what its run needs. */
 export interface LeasedRow extends Lease {
   readonly kind: 'handler' | 'effect';
@@ -26,6 +42,8 @@ export interface LeasedRow extends Lease {
   readonly orderKey?: OrderKey;
   /** Above 0 when effects of this run were asked for once more. */
   readonly generation: number;
+  /** Set for a handler that was done once for this event and runs again. */
+  readonly rerun?: Rerun;
   /** An effect's call was begun and its end is unknown. */
   readonly begun: boolean;
   /** Milliseconds since the row was first leased. */
@@ -74,6 +92,7 @@ export interface LeaseQueryRow {
   order_key: string | null;
   order_name: string | null;
   generation: number;
+  rerun: Rerun | null;
   begun: boolean;
   age_ms: number;
   exhausted: boolean;
@@ -121,6 +140,7 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
         alone: row.alone,
         orderKey: row.order_key === null ? undefined : { name: row.order_name!, key: row.order_key },
         generation: row.generation,
+        rerun: row.rerun ?? undefined,
         begun: row.begun,
         ageMs: row.age_ms,
         leasedAt,

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
+import { rerun } from './replay.sql.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import { PLACE } from './turn.sql.js';
 
@@ -65,7 +66,7 @@ export class RecordStore {
 const RUN_AGAIN = `
   UPDATE webhook_outbox o
      SET reconciled = true, state = 'pending', due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL,
-         waits = order_key IS NOT NULL
+         waits = order_key IS NOT NULL, rerun = ${rerun(`'refuse'`)}
    WHERE id = $1`;
 
 // Bodies that retention has emptied cannot be handled again, nor can the record be named.

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable, type EventKey } from '../core/event.js';
 import type { EventState, OutboxState } from '../core/states.js';
+import type { NewEffects, Rerun } from './leased.rows.js';
 import {
   GENERATION,
   REFIRE,
@@ -34,6 +35,8 @@ export interface EventRow {
   readonly state: OutboxState;
   readonly attempt: number;
   readonly generation: number;
+  /** Null for what was never done before its present state. */
+  readonly rerun: Rerun | null;
   readonly leased: boolean;
 }
 
@@ -61,10 +64,16 @@ export class ReplayStore {
   /**
    * Makes a settled handler row pending again, with new attempts.
    * @param refire begins a generation in which effects may be asked for once more
+   * @param newEffects of a handler that was done once for the event
    * @returns the row's generation; undefined when it is not settled
    */
-  async replayRow(manager: EntityManager, outboxId: string, refire: boolean): Promise<number | undefined> {
-    const rows: { generation: number }[] = await manager.query(REPLAY_ROW, [outboxId, refire]);
+  async replayRow(
+    manager: EntityManager,
+    outboxId: string,
+    refire: boolean,
+    newEffects: NewEffects,
+  ): Promise<number | undefined> {
+    const rows: { generation: number }[] = await manager.query(REPLAY_ROW, [outboxId, refire, newEffects]);
     return rows[0]?.generation;
   }
 

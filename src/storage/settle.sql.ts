@@ -51,6 +51,18 @@ export const FAIL = `
   )
   SELECT id FROM failed`;
 
+/** The run is rolled back, and its row is again what it was. */
+export const REFUSE_RERUN = `
+  WITH refused AS (
+    UPDATE webhook_outbox o
+       SET state = o.rerun ->> 'from', leased_by = NULL, settled_at = clock_timestamp(), error = $4, alone = false,
+           reason = CASE WHEN o.rerun ->> 'from' = 'dead' THEN 'permanent-error' END,
+           rerun = o.rerun || jsonb_build_object('refused', $5::jsonb)
+     WHERE ${FENCE}
+    RETURNING o.id
+  )
+  SELECT id FROM refused`;
+
 export const SUPERSEDE = `
   WITH superseded AS (
     UPDATE webhook_outbox o

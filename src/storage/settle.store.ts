@@ -5,13 +5,14 @@ import { storable } from '../core/event.js';
 import { MAX_ERROR_BYTES } from '../core/log.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { fence, fences } from './fence.js';
-import type { Lease } from './leased.rows.js';
+import type { Lease, NamedEffect } from './leased.rows.js';
 import type { Statement } from './message.query.js';
 import { plannedOnce } from './one.message.js';
 import {
   FAIL,
   FAIL_LATE,
   KEEP_RESULT,
+  REFUSE_RERUN,
   REFUSED,
   RESUME_LATE,
   SETTLE,
@@ -126,6 +127,28 @@ export class SettleStore {
       inDoubt,
       to.state === 'pending' ? to.since : undefined,
     ]);
+    return rows.length === 1;
+  }
+
+  /** Makes a row what it was before a run that would have enqueued effects for the first time. False when the lease is no longer ours. */
+  async refuseRerun(
+    manager: EntityManager,
+    lease: Lease,
+    effects: readonly NamedEffect[],
+    error: string,
+  ): Promise<boolean> {
+    const values = [...fence(lease), storable(error, MAX_ERROR_BYTES), JSON.stringify(effects)];
+    const rows: unknown[] = await manager.query(REFUSE_RERUN, values);
+    return rows.length === 1;
+  }
+
+  /** Whether this very refusal was recorded, and nothing has happened to the row since. */
+  async isRefusedRerun(manager: EntityManager, lease: Lease): Promise<boolean> {
+    const rows: unknown[] = await manager.query(
+      `SELECT 1 FROM webhook_outbox
+        WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state <> 'pending' AND rerun ? 'refused'`,
+      [lease.id, lease.attempt],
+    );
     return rows.length === 1;
   }
 

@@ -254,6 +254,14 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'effects that use their attempts up',
   },
   {
+    name: 'a handler that was done enqueues effects for the first time',
+    edits: [
+      edit('src/outbox/new.effects.ts', 'if (refused.length > 0) throw', 'if (refused.length > 999) throw'),
+    ],
+    spec: 'test/integration/new-effects.spec.ts',
+    test: 'under the reconciler is undone, and a person is told',
+  },
+  {
     name: 'a late end settles a row that has been tried again',
     edits: [
       edit(

@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks';
 import { api, collectEvents, type EventKey } from '../api.ts';
 import { useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
-import type { ReplayPlan } from '../types.ts';
+import type { NewEffects, ReplayPlan } from '../types.ts';
 import { useQuery } from '../use-query.ts';
 import { ActDialog, inParts } from './act-dialog.tsx';
 import { Dialog, Fault, Foreign } from './ui.tsx';
@@ -18,13 +18,14 @@ export function ReplayDialog(props: {
 }) {
   const { maxAtOnce } = useMeta();
   const [refire, setRefire] = useState<string[]>([]);
+  const [newEffects, setNewEffects] = useState<NewEffects>('refuse');
   const first = props.events?.[0];
   const found = useQuery(`events ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`, () =>
     props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce),
   );
   const events = found.data;
-  const preview = useQuery(`plans ${events?.length ?? 0} ${refire.join()}`, async () =>
-    events === undefined ? [] : plansOf(events, refire),
+  const preview = useQuery(`plans ${events?.length ?? 0} ${newEffects} ${refire.join()}`, async () =>
+    events === undefined ? [] : plansOf(events, refire, newEffects),
   );
   const error = found.error ?? preview.error;
   // While another preview is on its way the former stays: the dialog keeps what was typed.
@@ -49,7 +50,7 @@ export function ReplayDialog(props: {
       steps={async function* (reason) {
         let refused = 0;
         const replayed = yield* inParts(events, PART, async (part) => {
-          const report = await api.replay(part, refire, reason);
+          const report = await api.replay(part, refire, newEffects, reason);
           refused += report.refused.length;
           return report.replayed;
         });
@@ -59,6 +60,7 @@ export function ReplayDialog(props: {
       <p>Handlers run again, those that were added since too. Effects that are done stay done.</p>
       {error && <Fault error={error} />}
       <Plans plans={plans} />
+      <AllowNew plans={plans} allowed={newEffects === 'allow'} onChange={setNewEffects} />
       <Refire plans={plans} chosen={refire} onChange={setRefire} />
       {events.length >= maxAtOnce && <p>At most {count(maxAtOnce)} at once: the newest are taken.</p>}
     </ActDialog>
@@ -80,6 +82,7 @@ function Plans({ plans }: { plans: ReplayPlan[] }) {
           title="Happens once more"
           names={runnable.flatMap((plan) => plan.refired.map((one) => one.name))}
         />
+        <Counted title="Refused the last time" names={refusedOf(runnable)} />
       </dl>
       {refused.length > 0 && (
         <>
@@ -113,6 +116,35 @@ function Counted({ title, names }: { title: string; names: string[] }) {
   );
 }
 
+/** Effects that the handlers' code of today would enqueue for the first time: one that was renamed looks like these. */
+function AllowNew(props: {
+  plans: ReplayPlan[];
+  allowed: boolean;
+  onChange: (newEffects: NewEffects) => void;
+}) {
+  const again = props.plans.flatMap((plan) => plan.run).filter((one) => one.newEffects !== undefined);
+  if (again.length === 0) return null;
+  return (
+    <fieldset>
+      <legend>
+        {plural(again.length, 'run')} of a handler that was done: effects that it enqueues for the first time
+      </legend>
+      <label class="choice">
+        <input
+          type="checkbox"
+          checked={props.allowed}
+          onChange={(event) => props.onChange(event.currentTarget.checked ? 'allow' : 'refuse')}
+        />
+        Allow new effects. Otherwise such a run is undone, and this dialog then lists them.
+      </label>
+    </fieldset>
+  );
+}
+
+function refusedOf(plans: ReplayPlan[]): string[] {
+  return plans.flatMap((plan) => plan.run.flatMap((one) => (one.refused ?? []).map(({ name }) => name)));
+}
+
 /** Effects that are done, to be chosen one by one: what was sent is sent again, under a new key. */
 function Refire(props: { plans: ReplayPlan[]; chosen: string[]; onChange: (names: string[]) => void }) {
   const names = new Set(
@@ -143,10 +175,10 @@ function Refire(props: { plans: ReplayPlan[]; chosen: string[]; onChange: (names
   );
 }
 
-async function plansOf(events: EventKey[], refire: string[]): Promise<ReplayPlan[]> {
+async function plansOf(events: EventKey[], refire: string[], newEffects: NewEffects): Promise<ReplayPlan[]> {
   const plans: ReplayPlan[] = [];
   for (let at = 0; at < events.length; at += PART) {
-    plans.push(...(await api.previewReplay(events.slice(at, at + PART), refire)).plans);
+    plans.push(...(await api.previewReplay(events.slice(at, at + PART), refire, newEffects)).plans);
   }
   return plans;
 }

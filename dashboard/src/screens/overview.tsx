@@ -226,6 +226,8 @@ function sentence({ kind, facts }: Alert): string {
       return 'An effect waits for a decision';
     case 'missing-record':
       return 'A handled event has no business record';
+    case 'new-effects-refused':
+      return 'A replay was undone: it would have enqueued new effects';
     case 'future-time':
       return 'An event’s time is more than a day ahead';
     case 'missing-rows':
