@@ -73,6 +73,7 @@ import { FailureSettler } from './outbox/failure.settler.js';
 import { GroupSettle } from './outbox/group.settle.js';
 import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
+import { DeliveryPlaces } from './outbox/delivery.places.js';
 import { JobRunner } from './outbox/job.runner.js';
 import { LoneStatements } from './outbox/lone.statements.js';
 import { Notifier } from './outbox/notifier.js';
@@ -158,6 +159,7 @@ const outbox = [
   HandlerRunner,
   HostTimers,
   JobRunner,
+  DeliveryPlaces,
   Notifier,
   LeasePlan,
   Leaser,

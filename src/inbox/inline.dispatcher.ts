@@ -2,12 +2,13 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
-import { retryWindowMs, type Source } from '../core/resolve-source.js';
+import type { Source } from '../core/resolve-source.js';
 import { placeOfError, tellStack } from '../core/stack.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
+import { DeliveryPlaces, NoPlace } from '../outbox/delivery.places.js';
 import { FailureSettler, type RunOutcome, type Within } from '../outbox/failure.settler.js';
 import { HandlerRunner, type HandlerCode } from '../outbox/handler.runner.js';
 import { rowFacts } from '../outbox/row-facts.js';
@@ -19,7 +20,7 @@ import { SettleStore } from '../storage/settle.store.js';
 import { NotCommitted, type UserTransaction } from '../storage/user.transaction.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
-import { ProviderRetries, type Taken } from './provider.retries.js';
+import { ProviderRetries, untilRedelivered, type Taken } from './provider.retries.js';
 import type { Verdict } from './verdict.js';
 
 /** A handler that runs inside the claim's transaction: a method with `inline: true`, or a route with `@UseWebhook`. */
@@ -46,6 +47,13 @@ interface Inline {
   readonly others: readonly Handler[];
 }
 
+/** How far an inline transaction has come. */
+interface Progress {
+  taken?: Taken;
+  failed: boolean;
+  readonly afterCommit: (() => void)[];
+}
+
 /**
  * Claims an event and runs its inline handlers in one transaction, each under its own savepoint: one that fails leaves nothing
  * behind but its failed attempt, and what the others wrote is committed with the claim.
@@ -65,6 +73,7 @@ export class InlineDispatcher {
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
     private readonly tally: Tally,
+    private readonly places: DeliveryPlaces,
   ) {}
 
   async dispatch(
@@ -74,34 +83,42 @@ export class InlineDispatcher {
     others: readonly Handler[],
   ): Promise<Verdict> {
     const inline: Inline = { source, event, works: new Map(works.map((work) => [work.name, work])), others };
-    const deadline = new Deadline(`the inline handlers of source '${source.name}'`, source.ackTimeoutMs);
-    let taken: Taken | undefined;
-    let failed = false;
-    const afterCommit: (() => void)[] = [];
+    const progress: Progress = { failed: false, afterCommit: [] };
     try {
-      await this.runner.transaction({ name: works[0]!.name }, source.ackTimeoutMs, async (transaction) => {
+      // One place for all of them: they share a connection.
+      await this.places.run(works[0]!, source.ackTimeoutMs, (leftMs) =>
+        this.runInPlace(inline, progress, works[0]!.name, leftMs),
+      );
+    } catch (error) {
+      return await this.recover(inline, progress, error);
+    }
+    for (const tell of progress.afterCommit) tell();
+    this.wakeUp.wake();
+    return this.conclude(inline, progress.taken!, progress.failed);
+  }
+
+  private async runInPlace(
+    inline: Inline,
+    progress: Progress,
+    name: string,
+    timeoutMs: number,
+  ): Promise<void> {
+    const { source, event } = inline;
+    const deadline = new Deadline(`the inline handlers of source '${source.name}'`, timeoutMs);
+    try {
+      await this.runner.transaction({ name }, timeoutMs, async (transaction) => {
         if (!(await transaction.asOurs((manager) => this.claims.lockInline(manager, event))))
           throw new InFlight();
-        taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
+        const taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
+        progress.taken = taken;
         for (const row of ofInline(taken.leased, inline)) {
-          const outcome = await this.runUnderSavepoint(
-            transaction,
-            inline,
-            row,
-            deadline.signal,
-            afterCommit,
-          );
-          failed = outcome === 'retry' || failed;
+          const outcome = await this.runUnderSavepoint(transaction, inline, row, deadline.signal, progress);
+          progress.failed ||= outcome === 'retry';
         }
       });
-    } catch (error) {
-      return await this.recover(inline, taken, error, afterCommit);
     } finally {
       deadline.end();
     }
-    for (const tell of afterCommit) tell();
-    this.wakeUp.wake();
-    return this.conclude(inline, taken!, failed);
   }
 
   /** After the commit: the rows that are not inline, and the verdict. */
@@ -128,7 +145,7 @@ export class InlineDispatcher {
     { source, works }: Inline,
     row: LeasedRow,
     signal: AbortSignal,
-    afterCommit: (() => void)[],
+    { afterCommit }: Progress,
   ): Promise<RunOutcome> {
     const work = works.get(row.name)!;
     await transaction.query('SAVEPOINT webhook_inline');
@@ -152,9 +169,8 @@ export class InlineDispatcher {
   /** The transaction is gone. Finds out what is known, or makes the claim afresh without inline work. */
   private async recover(
     inline: Inline,
-    taken: Taken | undefined,
+    { taken, afterCommit: told }: Progress,
     error: unknown,
-    told: readonly (() => void)[],
   ): Promise<Verdict> {
     const { source, event } = inline;
     if (error instanceof InFlight) return this.meetWinner(inline);
@@ -180,8 +196,12 @@ export class InlineDispatcher {
       if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
       afterCommit.push(() => this.failures.tellExhausted(fresh.exhausted));
       if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };
-      let failed = false;
       const rows = ofInline(fresh.leased, inline);
+      if (error instanceof NoPlace && rows.length > 0) {
+        await this.store.release(manager, fresh.leased, untilRedelivered(source, rows[0]));
+        return { kind: 'failed' };
+      }
+      let failed = false;
       // What failed them together says nothing about one of them: each is tried again.
       const failure = rows.length > 1 ? new Error(errorText(error), { cause: error }) : error;
       for (const row of rows) {
@@ -192,8 +212,7 @@ export class InlineDispatcher {
       }
       const others = fresh.leased.filter((row) => !inline.works.has(row.name));
       // They wait for the same redelivery, or for our relay when none is to come.
-      const window = { delayMs: retryWindowMs(source.provider), since: others[0]?.event?.receivedAt };
-      await this.store.release(manager, others, failed ? window : {});
+      await this.store.release(manager, others, failed ? untilRedelivered(source, others[0]) : {});
       if (failed) return { kind: 'failed' };
       return { kind: fresh.won || fresh.leased.length > 0 ? 'ok' : 'duplicate' };
     });

@@ -1,12 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { Source } from '../core/resolve-source.js';
+import { InboxLogger } from '../core/inbox.logger.js';
+import { logLine } from '../core/log.js';
+import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
+import { DeliveryPlaces, NoPlace } from '../outbox/delivery.places.js';
 import { FailureSettler, type RunOutcome } from '../outbox/failure.settler.js';
 import { HandlerRunner } from '../outbox/handler.runner.js';
+import { LoneStatements } from '../outbox/lone.statements.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { rowFacts } from '../outbox/row-facts.js';
 import type { NewHandlerRow } from '../storage/claim.store.js';
 import type { LeasedRow, LeaseResult } from '../storage/leased.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
@@ -28,6 +33,8 @@ const LEASE_MARGIN_MS = 5_000;
 /** `retries: 'provider'`: claim and rows are committed leased to this process, and the answer waits for their settles. */
 @Injectable()
 export class ProviderRetries {
+  private readonly logger = new InboxLogger();
+
   constructor(
     private readonly claimer: Claimer,
     private readonly store: OutboxStore,
@@ -35,6 +42,8 @@ export class ProviderRetries {
     private readonly runner: HandlerRunner,
     private readonly failures: FailureSettler,
     private readonly relay: OutboxRelay,
+    private readonly places: DeliveryPlaces,
+    private readonly statements: LoneStatements,
   ) {}
 
   async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
@@ -101,7 +110,17 @@ export class ProviderRetries {
 
   private async run(source: Source, row: LeasedRow): Promise<RunOutcome> {
     const handler = this.registry.handler(row.name)!;
-    const timeoutMs = Math.min(handler.timeoutMs, source.ackTimeoutMs);
+    try {
+      return await this.places.run(handler, source.ackTimeoutMs, (leftMs) =>
+        this.runInPlace(source, row, Math.min(handler.timeoutMs, leftMs)),
+      );
+    } catch (error) {
+      if (!(error instanceof NoPlace)) throw error;
+      return await this.giveBack(source, row, error);
+    }
+  }
+
+  private async runInPlace(source: Source, row: LeasedRow, timeoutMs: number): Promise<RunOutcome> {
     const deadline = new Deadline(row.name, timeoutMs);
     try {
       return await this.runner.run(row, deadline.signal, timeoutMs, source);
@@ -110,12 +129,26 @@ export class ProviderRetries {
     }
   }
 
+  /** What had no place in time has not begun: it waits for the redelivery, as after a failed attempt, and none is counted. */
+  private async giveBack(source: Source, row: LeasedRow, { message }: NoPlace): Promise<RunOutcome> {
+    this.logger.warn(logLine(message, rowFacts(row, { next: "the provider's redelivery" })));
+    await this.statements.send((manager) =>
+      this.store.release(manager, [row], untilRedelivered(source, row)),
+    );
+    return 'retry';
+  }
+
   /** Names that a delivery of this source can run; a row of any other counts as busy. */
   private runnable(source: Source): { name: string; maxAttempts: number }[] {
     return [...this.registry.handlers()]
       .filter(([, handler]) => handler.source === source.name)
       .map(([name, handler]) => ({ name, maxAttempts: handler.retry.maxAttempts }));
   }
+}
+
+/** Due for our relay when no redelivery can come any more. */
+export function untilRedelivered({ provider }: Source, row: LeasedRow | undefined) {
+  return { delayMs: retryWindowMs(provider), since: row?.event?.receivedAt };
 }
 
 function won(event: IncomingEvent, rows: readonly NewHandlerRow[], owner: string, receivedAt: Date): Taken {

@@ -5,7 +5,7 @@ import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 import { BatchRunner, type Outcomes } from './batch.runner.js';
 import { Deadline } from './deadline.js';
@@ -14,27 +14,19 @@ import { HandlerRunner } from './handler.runner.js';
 import type { HeldPlace, Job, Occupant, StartedJob } from './job.js';
 import { LeasePlan } from './lease.plan.js';
 import { Pace } from './pace.js';
+import { PlaceQueue } from './place.queue.js';
 import { rowFacts } from './row-facts.js';
 import { add, report, type TickReport } from './tick.report.js';
 
-interface Waiting {
-  readonly job: Job;
-  /** False: it is given back and does not begin. */
-  readonly resolve: (begins: boolean) => void;
-}
-
-/** What its place hangs on: its name, and whether it is the lane's. */
-const placeOf = ({ rows: [row] }: Job) => (row!.alone ? '' : row!.name);
-
-/** Runs leased rows, each in a place; what was leased ahead waits for one. */
+/** Runs leased rows, each in a place; what was leased ahead waits for one. What deliveries run takes the same places. */
 @Injectable()
 export class JobRunner {
   /** What became of every run since the process started. */
   totals: TickReport = report([]);
   private readonly logger = new InboxLogger();
   private readonly all = new Set<StartedJob>();
-  private readonly held = new Set<HeldPlace>();
-  private waiting: Waiting[] = [];
+  private readonly held = new Set<Occupant>();
+  private readonly queue = new PlaceQueue<Occupant>();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -73,9 +65,30 @@ export class JobRunner {
     return place;
   }
 
-  letGo(place: HeldPlace): void {
+  /** A place for what a delivery runs, to be let go at its end; undefined when `signal` fires before one is free. */
+  async placeFor(work: Pick<Handler, 'name' | 'source'>, signal: AbortSignal): Promise<Occupant | undefined> {
+    const { name, source } = work;
+    const place: Occupant = {
+      rows: [{ kind: 'handler', name, alone: false, event: { source } }],
+      begun: true,
+    };
+    const begins = () => {
+      if (this.isExclusive || !this.plan.hasPlaceFor(work, this.occupants)) return false;
+      this.held.add(place);
+      return true;
+    };
+    if (signal.aborted) return undefined;
+    if (begins()) return place;
+    const leave = () => void this.queue.take((one) => one === place);
+    signal.addEventListener('abort', leave, { once: true });
+    const begun = await this.queue.wait(place, begins);
+    signal.removeEventListener('abort', leave);
+    return begun ? place : undefined;
+  }
+
+  letGo(place: Occupant): void {
     this.held.delete(place);
-    this.fillPlaces();
+    this.queue.fill(() => this.occupants);
   }
 
   /** Runs the row that the place was kept for. */
@@ -101,49 +114,24 @@ export class JobRunner {
   }
 
   /**
-   * Those that wait for a place leave without having begun; their leases are the caller's to give back.
+   * Jobs that wait for a place leave without having begun; their leases are the caller's to give back.
    * @param leaves which of them
    */
   takeWaiting(leaves: (row: LeasedRow) => boolean): readonly LeasedRow[] {
-    const waiting = this.waiting.filter(({ job: { rows } }) => leaves(rows[0]!));
-    this.waiting = this.waiting.filter((one) => !waiting.includes(one));
-    for (const { job, resolve } of waiting) {
-      this.all.delete(job as StartedJob);
-      resolve(false);
-    }
-    return waiting.flatMap(({ job }) => job.rows);
+    const waiting = [...this.all].filter((job) => !job.begun && leaves(job.rows[0]!));
+    const left = new Set<Occupant>(this.queue.take((one) => waiting.some((job) => job === one)));
+    const jobs = waiting.filter((job) => left.has(job));
+    for (const job of jobs) this.all.delete(job);
+    return jobs.flatMap(({ rows }) => rows);
   }
 
   private async place(job: Job): Promise<boolean> {
-    if (job.begun || this.begins(job)) return true;
-    return new Promise((resolve) => this.waiting.push({ job, resolve }));
+    return job.begun || this.begins(job) || this.queue.wait(job, () => this.begins(job));
   }
 
   private begins(job: Job): boolean {
     job.begun = this.plan.hasPlace(job.rows[0]!, this.occupants);
     return job.begun;
-  }
-
-  private fillPlaces(): void {
-    if (this.waiting.length === 0) return;
-    // The lane's row has waited for its turn already; of the others, one whose name has the fewest running comes first.
-    const running = new Map<string, number>();
-    for (const { begun, rows } of this.all)
-      if (begun) running.set(rows[0]!.name, (running.get(rows[0]!.name) ?? 0) + 1);
-    const rank = ({ rows: [row] }: Job) => (row!.alone ? -1 : (running.get(row!.name) ?? 0));
-    const inOrder = this.waiting.toSorted((a, b) => rank(a.job) - rank(b.job));
-    // Who has no place for one row has none for the next: of a hundred that wait, two are asked about.
-    const full = new Set<string>();
-    const begun = inOrder.filter(({ job }) => {
-      const place = placeOf(job);
-      if (full.has(place)) return false;
-      const begins = this.begins(job);
-      if (!begins) full.add(place);
-      return begins;
-    });
-    if (begun.length === 0) return;
-    this.waiting = this.waiting.filter(({ job }) => !job.begun);
-    for (const { resolve } of begun) resolve(true);
   }
 
   private async run(job: StartedJob): Promise<Outcomes> {
@@ -162,7 +150,7 @@ export class JobRunner {
       this.all.delete(job);
     }
     if (row!.kind === 'handler') this.pace.runTook(work.name, performance.now() - startedAt);
-    this.fillPlaces();
+    this.queue.fill(() => this.occupants);
     for (const { id, event } of job.rows) {
       if (!outcomes.has(id)) outcomes.set(id, 'lost');
       if (outcomes.get(id) === 'lost') this.tally.add(event?.source ?? '', 'lost');

@@ -2,9 +2,13 @@ import type { LeasedRow } from '../storage/leased.rows.js';
 import type { Outcomes } from './batch.runner.js';
 import type { Deadline } from './deadline.js';
 
-/** What takes a place: rows that run, or that wait for one, or a row that is being claimed to run here. */
+interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
+  readonly event?: { readonly source: string };
+}
+
+/** What takes a place: rows that run, or that wait for one, a row that is being claimed to run here, or what a delivery runs. */
 export interface Occupant {
-  readonly rows: readonly Pick<LeasedRow, 'kind' | 'name' | 'alone' | 'event'>[];
+  readonly rows: readonly OccupantRow[];
   /** False while it waits for a place: it was leased ahead. */
   readonly begun: boolean;
 }

@@ -155,6 +155,14 @@ export class LeasePlan {
     return hasRoom(this.roomOf([row.name, handler], usage));
   }
 
+  /** Whether what a delivery is to run may begin now, beside what others have a right to. */
+  hasPlaceFor({ name, source }: Pick<Handler, 'name' | 'source'>, jobs: Iterable<Occupant>): boolean {
+    const { begun } = usageOf(this.registry.shares(), jobs);
+    const max = this.maxHandlers();
+    const free = max - begun.count;
+    return begun.names.room(name, free, half(max)) > 0 && begun.sources.room(source, free, half(max)) > 0;
+  }
+
   /** Whether a row that is about to be claimed may have a place here, beside those that others have a right to. */
   hasRoom(handler: Handler, jobs: readonly Occupant[]): boolean {
     const { leased, begun } = usageOf(this.registry.shares(), jobs);
@@ -255,7 +263,7 @@ export class LeasePlan {
   }
 
   private maxHandlers(): number {
-    const asked = this.options.relay === false ? 0 : this.options.relay.handlers;
+    const asked = this.options.relay === false ? undefined : this.options.relay.handlers;
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
   }
 }

@@ -35,7 +35,7 @@ export class Shares {
    */
   room(one: string, free: number, reserve: number): number {
     const runs = this.running(one) > 0;
-    const idle = this.all.size - this.busy - (runs ? 0 : 1);
+    const idle = this.all.size - this.busy - (runs || !this.all.has(one) ? 0 : 1);
     const room = free - Math.min(idle, reserve);
     return runs ? room : Math.max(room, Math.min(free, 1));
   }
