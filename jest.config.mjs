@@ -9,7 +9,7 @@ const swc = {
 };
 
 /** Run by `npm run test:long`. */
-export const LONG = ['test/crash/*.spec.ts', 'test/integration/*-plans.spec.ts'];
+export const LONG = ['test/crash/*.spec.ts', 'test/integration/*-plans.spec.ts', 'test/e2e/clone.spec.ts'];
 
 /** @type {import('jest').Config} */
 export default {
@@ -19,7 +19,7 @@ export default {
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
-  testPathIgnorePatterns: ['<rootDir>/test/crash/', '-plans\\.spec\\.ts$'],
+  testPathIgnorePatterns: ['<rootDir>/test/crash/', '-plans\\.spec\\.ts$', '/clone\\.spec\\.ts$'],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',

@@ -1,8 +1,10 @@
 import { randomInt } from 'node:crypto';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { DASHBOARD_PATH } from './receiver/dashboard.js';
+import { readSettings } from './receiver/settings.js';
 import { Random } from './sender/random.js';
 import { faults, isClean, report } from './sender/report.js';
 import { Sender } from './sender/sender.js';
@@ -35,11 +37,13 @@ function keep<T extends { stop(): Promise<void> | void }>(startedOne: T): T {
 /** @returns the exit code, or waits for a signal to end it when the receiver is to stay up */
 async function run(once: boolean, seed: number): Promise<number> {
   const say = (line: string) => console.log(line);
+  const settings = readSettings({ ...process.env, WEBHOOK_SOURCES_FILE: '' });
   const postgres = keep(await startPostgres());
   const sink = keep(await Sink.start());
-  const port = await freePort(Number(process.env.PORT || 3000));
+  const port = await freePort(settings.port);
   const origin = `http://127.0.0.1:${port}`;
-  const logFile = join(tmpdir(), `webhook-receiver-${port}.log`);
+  // A folder of its own: in a shared one, the log of another user's run could neither be written nor replaced.
+  const logFile = join(await mkdtemp(join(tmpdir(), 'webhook-receiver-')), 'receiver.log');
   const receiver = keep(new ReceiverProcess(logFile));
   await receiver.start(port, {
     DATABASE_URL: postgres.url,
