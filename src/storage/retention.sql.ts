@@ -2,14 +2,22 @@
 // statistics, and the more rows the worse.
 export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`;
 
-const unsettled = (states: string) => `
+/**
+ * Whether a row `o` keeps its event, whatever the event's age. Unsettled work always does. Dead work does for as long as its source
+ * keeps claims, counted from its death, and so does work that was started again: by a person, a redelivery or the reconciler.
+ */
+const keeps = (states: string, ageMs: string) => `(
+  o.state IN (${states})
+  OR (o.settled_at >= now() - ${ageMs} * interval '1 ms' AND (o.state = 'dead' OR (o.state <> 'erased' AND o.attempt_base > 0))))`;
+
+const kept = (states: string) => `
   EXISTS (SELECT FROM webhook_outbox o
            WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
-             AND o.event_id IS NOT NULL AND o.state IN (${states}))`;
+             AND o.event_id IS NOT NULL AND ${keeps(states, '$2')})`;
 
 export const LOCK_OLD_CLAIMS = `
   SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
-   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND NOT ${unsettled(`'pending', 'parked'`)}
+   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND NOT ${kept(`'pending', 'parked'`)}
    ORDER BY c.received_at LIMIT $3
      FOR UPDATE OF c SKIP LOCKED`;
 
@@ -22,7 +30,7 @@ const going = (unsettledStates: string) => `
   old AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(source, tenant, event_id)
   ), rows AS MATERIALIZED (
-    SELECT o.id, o.source, o.tenant, o.event_id, o.state
+    SELECT o.id, o.source, o.tenant, o.event_id, ${keeps(unsettledStates, '$4')} AS keeps
       FROM old JOIN webhook_outbox o ON o.source = old.source AND o.tenant = old.tenant AND o.event_id = old.event_id
                                     AND o.event_id IS NOT NULL
        FOR UPDATE OF o SKIP LOCKED
@@ -30,7 +38,7 @@ const going = (unsettledStates: string) => `
     SELECT o.source, o.tenant, o.event_id
       FROM old JOIN webhook_outbox o ON o.source = old.source AND o.tenant = old.tenant AND o.event_id = old.event_id
                                     AND o.event_id IS NOT NULL
-     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND r.state NOT IN (${unsettledStates}))
+     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND NOT r.keeps)
   ), going AS MATERIALIZED (
     SELECT * FROM old EXCEPT SELECT * FROM staying
   )`;
@@ -63,7 +71,7 @@ export const DELETE_CLAIMS = `
 export const LOCK_OLD_BODIES = `
   SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.body IS NOT NULL
-     AND NOT ${unsettled(`'pending', 'parked', 'dead'`)}
+     AND NOT ${kept(`'pending', 'parked', 'dead'`)}
    ORDER BY c.received_at LIMIT $3
      FOR UPDATE OF c SKIP LOCKED`;
 
@@ -88,6 +96,7 @@ export const EMPTY_EFFECTS = `
   ), old AS MATERIALIZED (
     SELECT o.id FROM page JOIN webhook_outbox o ON o.id = page.outbox_id
      WHERE o.source = $1 AND o.kind = 'effect' AND o.state IN ('done', 'erased')
+       AND NOT ${keeps(`'pending'`, '$2')}
        FOR UPDATE OF o SKIP LOCKED
   ), emptied AS (
     UPDATE webhook_outbox_data d SET payload = NULL, result = NULL FROM old WHERE d.outbox_id = old.id RETURNING 1

@@ -45,7 +45,8 @@ export class RetentionStore {
     ageMs: number,
     limit: number,
   ): Promise<{ count: number; looked: number }> {
-    return thoseGoing(manager, await manager.query(LOCK_OLD_CLAIMS, [source, ageMs, limit]), DELETE_CLAIMS);
+    const locked = await manager.query<Key[]>(LOCK_OLD_CLAIMS, [source, ageMs, limit]);
+    return thoseGoing(manager, locked, ageMs, DELETE_CLAIMS);
   }
 
   /** Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago. `looked` is how many were locked. */
@@ -55,7 +56,8 @@ export class RetentionStore {
     ageMs: number,
     limit: number,
   ): Promise<{ count: number; looked: number }> {
-    return thoseGoing(manager, await manager.query(LOCK_OLD_BODIES, [source, ageMs, limit]), EMPTY_BODIES);
+    const locked = await manager.query<Key[]>(LOCK_OLD_BODIES, [source, ageMs, limit]);
+    return thoseGoing(manager, locked, ageMs, EMPTY_BODIES);
   }
 
   /** Empties payloads and results of a source's effects; looks at `limit` payloads from after `cursor`, of whatever source. */
@@ -113,10 +115,11 @@ export class RetentionStore {
 async function thoseGoing(
   manager: EntityManager,
   keys: readonly Key[],
+  ageMs: number,
   sql: string,
 ): Promise<{ count: number; looked: number }> {
   if (keys.length === 0) return { count: 0, looked: 0 };
-  const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id)];
+  const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id), ageMs];
   return { count: await counted(manager, sql, columns), looked: keys.length };
 }
 

@@ -82,7 +82,7 @@ describe.each([
     const keys = await database.query<{ source: string; tenant: string; event_id: string }>(
       `SELECT source, tenant, event_id FROM webhook_claim WHERE source = 'awardee' ORDER BY received_at LIMIT ${LIMIT}`,
     );
-    return [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id)];
+    return [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id), 30 * DAY_MS];
   };
 
   const STATEMENTS: readonly [

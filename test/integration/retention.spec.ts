@@ -133,6 +133,43 @@ describe('retention', () => {
     },
   );
 
+  it.each([
+    ['dead', `state = 'dead', reason = 'attempts-exhausted', settled_at = now()`],
+    ['done since a person revived it', `state = 'done', attempt = 2, attempt_base = 1, settled_at = now()`],
+    ['decided by a person', `state = 'dead', reason = 'given-up', attempt_base = 1, settled_at = now()`],
+  ])('counts from when its row was settled: %s, of an event that came long ago', async (_, as) => {
+    const retention = await start({ claims: '10d', bodies: '5d', effects: '5d' });
+    await makePast(database, { source: 'awardee', events: 2, days: [11, 20] });
+    await database.query(`UPDATE webhook_outbox SET ${as} WHERE event_id = 'evt_0'`);
+    expect(await retention.prune()).toMatchObject({ claims: 1, bodies: 0, effects: 0 });
+    expect(await database.query(`SELECT event_id, body IS NULL AS empty FROM webhook_claim`)).toEqual([
+      { event_id: 'evt_0', empty: false },
+    ]);
+    await database.query(
+      `UPDATE webhook_outbox SET settled_at = now() - interval '11 days' WHERE event_id = 'evt_0'`,
+    );
+    expect(await retention.prune()).toMatchObject({ claims: 1 });
+    expect(await counts(database)).toMatchObject({ claims: 0, rows: 0, data: 0 });
+  });
+
+  it('leaves what dies at the moment of the prune', async () => {
+    await start('10d');
+    await makePast(database, { source: 'awardee', events: 3, days: [11, 20] });
+    const pruned = await database.dataSource.transaction((manager) => {
+      const query = async (sql: string, parameters?: unknown[]) => {
+        const rows: unknown = await manager.query(sql, parameters);
+        if (sql === LOCK_OLD_CLAIMS)
+          await database.query(
+            `UPDATE webhook_outbox SET state = 'dead', settled_at = now() WHERE event_id = 'evt_1' AND kind = 'handler'`,
+          );
+        return rows;
+      };
+      return app.get(RetentionStore).deleteClaims({ query } as EntityManager, 'awardee', 864_000_000, 100);
+    });
+    expect(pruned).toEqual({ count: 2, looked: 3 });
+    expect(await database.query(`SELECT event_id FROM webhook_claim`)).toEqual([{ event_id: 'evt_1' }]);
+  });
+
   it('leaves what someone has locked, and an event whose dead row is revived at that moment', async () => {
     await start('10d');
     await makePast(database, { source: 'awardee', events: 3, days: [11, 20], state: 'dead' });

@@ -177,6 +177,12 @@ export const prune = (id: EventId, at: number) =>
       `UPDATE webhook_claim SET received_at = now() - interval '100 days' WHERE event_id = $1`,
       [id],
     );
+    // What has died of an old event since the last time is old by now as well.
+    await world.database.query(
+      `UPDATE webhook_outbox o SET settled_at = now() - interval '100 days' FROM webhook_claim c
+        WHERE c.source = o.source AND c.tenant = o.tenant AND c.event_id = o.event_id
+          AND c.received_at < now() - interval '50 days' AND o.settled_at IS NOT NULL`,
+    );
     const { claims } = await world.inboxes[at]!.app.get(Retention).prune();
     same('claims pruned', model.prune(id), claims);
   });
