@@ -36,6 +36,7 @@ export { StartupReconciler } from './inbox/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/startup.reconciler.js';
 export type { RecordReport } from './inbox/record.reconciler.js';
 export { Outbox } from './outbox/outbox.js';
+export type { OutboxEnqueueOptions } from './outbox/outbox.js';
 export { OutboxRelay } from './outbox/outbox.relay.js';
 export type { TickReport } from './outbox/tick.report.js';
 export { Parked } from './operator/parked.js';

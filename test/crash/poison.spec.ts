@@ -100,7 +100,9 @@ describe('case 14 a process is killed with 20 rows in hand', () => {
     try {
       await inbox.query(RUN_LOG);
       for (let seq = 1; seq <= ROWS; seq += 1)
-        await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', { key: 'k', seq });
+        await inbox.app
+          .get(Outbox)
+          .enqueue(inbox.dataSource.manager, 'mail', { key: 'k', seq }, { outsideTransaction: true });
       const killed = await relay();
       await until(async () => (await runs('true')).length === ROWS, 60_000);
       // Not vacuous: it holds them all.

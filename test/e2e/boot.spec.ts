@@ -328,7 +328,9 @@ describe.each(ADAPTERS)('an effect that nobody carries out, on %s', (adapter) =>
       webhooks: { sources: { awardee: awardeeSource() } },
     });
     const { outbox, dataSource } = receiver.app.get(Misspelt);
-    await expect(outbox.enqueue(dataSource.manager, 'send-recipt', {})).rejects.toMatchObject({
+    await expect(
+      outbox.enqueue(dataSource.manager, 'send-recipt', {}, { outsideTransaction: true }),
+    ).rejects.toMatchObject({
       code: 'UNKNOWN_EFFECT',
       message: MESSAGE,
     });

@@ -47,7 +47,7 @@ describe('the time since which a key is in use', () => {
       },
     };
     const first = await start({ providers: [scripted(script)] });
-    await first.app.get(Outbox).enqueue(first.dataSource.manager, 'mail', {});
+    await first.app.get(Outbox).enqueue(first.dataSource.manager, 'mail', {}, { outsideTransaction: true });
     const ticking = first.relay.tick();
     await until(() => calls.length === 1);
     await database.query(`UPDATE webhook_outbox SET first_leased_at = now() - interval '30 hours'`);
@@ -146,7 +146,7 @@ describe('a call that was made', () => {
     let calls = 0;
     const script: Partial<Script> = { effect: () => void (calls += 1) };
     const inbox = await start({ providers: [scripted(script, { effect: { inDoubt: 'park' } })] });
-    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {});
+    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {}, { outsideTransaction: true });
     const store = inbox.app.get(SettleStore);
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     const settleMany = store.settleMany.bind(store);
@@ -169,7 +169,7 @@ describe('a call that was made', () => {
       effect: (_, { complete }) => complete(() => new Promise(() => undefined)),
     };
     const inbox = await start({ providers: [scripted(script, { effect: { timeout: '1s' } })] });
-    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {});
+    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {}, { outsideTransaction: true });
     expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 0 });
     expect(inbox.relay.running).toBe(0);
     expect(await inbox.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);

@@ -26,7 +26,11 @@ async function start(effect: EffectOptions): Promise<void> {
 
 /** Enqueues the effect, and gives its id. */
 async function owe(payload: unknown = {}): Promise<string> {
-  return (await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', payload)).id;
+  return (
+    await inbox.app
+      .get(Outbox)
+      .enqueue(inbox.dataSource.manager, 'mail', payload, { outsideTransaction: true })
+  ).id;
 }
 
 async function probe(_payload: unknown, { key }: { key: string }): Promise<ProbeAnswer> {

@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { OnEffect, Outbox, type EffectContext, type EnqueueOptions } from '../../src/index.js';
 import { outboxId } from '../../src/core/outbox-id.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -209,7 +210,7 @@ describe('R36 R37 what a handler enqueues', () => {
 describe('Outbox.enqueue', () => {
   const outbox = () => inbox.app.get(Outbox);
   const enqueue = (payload: unknown, options?: EnqueueOptions, effect = 'mail') =>
-    outbox().enqueue(inbox.dataSource.manager, effect, payload, options);
+    outbox().enqueue(inbox.dataSource.manager, effect, payload, { ...options, outsideTransaction: true });
 
   it('outside a run makes a row of its own each time, under a UUIDv7', async () => {
     const [one, other] = [await enqueue({ n: 1 }), await enqueue({ n: 2 })];
@@ -252,6 +253,22 @@ describe('Outbox.enqueue', () => {
     expect(await outboxRows()).toBe(0);
     await inbox.dataSource.transaction((manager) => outbox().enqueue(manager, 'mail', {}));
     expect(await outboxRows()).toBe(1);
+  });
+
+  it.each<[string, () => EntityManager]>([
+    ['the DataSource’s', () => inbox.dataSource.manager],
+    ['a query runner’s that began none', () => inbox.dataSource.createQueryRunner().manager],
+  ])('with a manager without a transaction, %s, is refused with the remedy', async (_, managerOf) => {
+    const manager = managerOf();
+    for (const options of [{}, { key: 'k' }, { outsideTransaction: false }])
+      await expect(outbox().enqueue(manager, 'mail', {}, options)).rejects.toMatchObject({
+        code: 'ENQUEUE_REFUSED',
+        message: expect.stringContaining('{ outsideTransaction: true }') as string,
+      });
+    expect(await effects()).toEqual([]);
+    await outbox().enqueue(manager, 'mail', {}, { outsideTransaction: true });
+    expect(await effects()).toHaveLength(1);
+    await manager.queryRunner?.release();
   });
 
   it('inside a run, with the run’s manager, is the run’s own enqueue: same ids, same rules', async () => {
@@ -323,7 +340,9 @@ describe('Outbox.enqueue', () => {
 
 describe('complete', () => {
   beforeEach(async () => {
-    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', { to: 'x' });
+    await inbox.app
+      .get(Outbox)
+      .enqueue(inbox.dataSource.manager, 'mail', { to: 'x' }, { outsideTransaction: true });
   });
   const note = `INSERT INTO received_event (source, event_id, event_type) VALUES ('completed', $1, '')`;
 

@@ -190,10 +190,10 @@ describe('R22 what a failure is', () => {
     script.effect = (payload) => void got.push(payload);
     const outbox = inbox.app.get(Outbox);
     const [cut, gone] = [
-      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 1 }),
-      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 2 }),
+      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 1 }, { outsideTransaction: true }),
+      await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 2 }, { outsideTransaction: true }),
     ];
-    await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 3 });
+    await outbox.enqueue(inbox.dataSource.manager, 'mail', { n: 3 }, { outsideTransaction: true });
     // As damage on the disk, or a restore of one of the tables, would leave them.
     await database.query(`UPDATE webhook_outbox_data SET payload = '{"n":' WHERE outbox_id = $1`, [cut.id]);
     await database.query(`DELETE FROM webhook_outbox_data WHERE outbox_id = $1`, [gone.id]);

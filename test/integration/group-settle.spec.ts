@@ -22,7 +22,8 @@ afterAll(() => inbox?.stop());
 
 async function enqueue(count: number): Promise<void> {
   const { manager } = inbox.app.get(DataSource);
-  for (let nth = 0; nth < count; nth += 1) await inbox.app.get(Outbox).enqueue(manager, 'mail', { nth });
+  for (let nth = 0; nth < count; nth += 1)
+    await inbox.app.get(Outbox).enqueue(manager, 'mail', { nth }, { outsideTransaction: true });
 }
 
 /** All effects wait for the last to be called, so that they end together. */

@@ -328,7 +328,9 @@ describe('effects for later', () => {
 
   it('outside of a run too', async () => {
     await start({});
-    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {}, { delayMs: 60_000 });
+    await inbox.app
+      .get(Outbox)
+      .enqueue(inbox.dataSource.manager, 'mail', {}, { delayMs: 60_000, outsideTransaction: true });
     expect(await inbox.relay.tick()).toMatchObject({ leased: 0 });
   });
 });

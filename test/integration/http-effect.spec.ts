@@ -354,7 +354,9 @@ describe('an effect through httpEffect', () => {
   it('case 11: each attempt sends the same bytes under the same key, and the response is kept', async () => {
     let attempts = 0;
     sink.answer = (response) => response.writeHead((attempts += 1) === 1 ? 503 : 200).end('sent');
-    await app.get(Outbox).enqueue(database.dataSource.manager, 'mail', { to: 'a' });
+    await app
+      .get(Outbox)
+      .enqueue(database.dataSource.manager, 'mail', { to: 'a' }, { outsideTransaction: true });
     await until(async () => {
       await database.query(
         `UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending' AND leased_by IS NULL`,
@@ -375,7 +377,9 @@ describe('an effect through httpEffect', () => {
 
   it('is dead at once for a permanent answer, which stands beside the row', async () => {
     sink.answer = (response) => response.writeHead(422).end('no such card');
-    await app.get(Outbox).enqueue(database.dataSource.manager, 'mail', { to: 'b' });
+    await app
+      .get(Outbox)
+      .enqueue(database.dataSource.manager, 'mail', { to: 'b' }, { outsideTransaction: true });
     expect(await until(async () => (await rows()).find(({ state }) => state === 'dead'))).toMatchObject({
       error: expect.stringMatching(/answered 422: no such card$/) as string,
     });

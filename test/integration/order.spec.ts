@@ -245,9 +245,12 @@ describe('the order of a key', () => {
     await start({}, { key: () => 'one' });
     const outbox = inbox.app.get(Outbox);
     const { manager } = inbox.dataSource;
-    await outbox.enqueue(manager, 'mail', 'in an hour', { delayMs: 3_600_000 });
-    await outbox.enqueue(manager, 'mail', 'in a day', { runAt: new Date(Date.now() + 86_400_000) });
-    await outbox.enqueue(manager, 'mail', 'now');
+    await outbox.enqueue(manager, 'mail', 'in an hour', { delayMs: 3_600_000, outsideTransaction: true });
+    await outbox.enqueue(manager, 'mail', 'in a day', {
+      runAt: new Date(Date.now() + 86_400_000),
+      outsideTransaction: true,
+    });
+    await outbox.enqueue(manager, 'mail', 'now', { outsideTransaction: true });
     await inbox.relay.drain({ maxMs: 5_000 });
     expect(ran).toEqual(['now']);
   });

@@ -231,7 +231,8 @@ describe('case 26 the server takes no writes', () => {
     // A listener whose connection is ended tries its next one through the pool.
     const relay = { lease: '10m', listen: false };
     // By a connection of the test's: the pool may still hold one to the server that takes no writes.
-    const enqueued = (to: TestInbox) => to.app.get(Outbox).enqueue(database.dataSource.manager, 'mail', {});
+    const enqueued = (to: TestInbox) =>
+      to.app.get(Outbox).enqueue(database.dataSource.manager, 'mail', {}, { outsideTransaction: true });
 
     it('a handler that has failed', async () => {
       const to = await start({ webhooks: { relay } });
@@ -501,7 +502,9 @@ describe('the connections of the pool are half open: nothing comes back on them,
       if (at(payload) === 'fail') throw new PermanentError('no');
     };
     for (const point of ['begin', 'settle', 'fail'])
-      await to.app.get(Outbox).enqueue(to.dataSource.manager, 'mail', { at: point });
+      await to.app
+        .get(Outbox)
+        .enqueue(to.dataSource.manager, 'mail', { at: point }, { outsideTransaction: true });
     const ticking = to.relay.tick();
     await until(() => gate.arrived === 3);
     frozen.freeze();

@@ -195,10 +195,10 @@ it.each([
   const inbox = await start({ providers: twoSources(0, concurrency), webhooks: { sources: sources() } });
   const outbox = inbox.app.get(Outbox);
   for (let index = 0; index < 30; index += 1)
-    await outbox.enqueue(inbox.dataSource.manager, 'slow-effect', {});
+    await outbox.enqueue(inbox.dataSource.manager, 'slow-effect', {}, { outsideTransaction: true });
   await fill(inbox);
   await until(() => count('slow-effect') === expected);
-  await outbox.enqueue(inbox.dataSource.manager, 'quick-effect', {});
+  await outbox.enqueue(inbox.dataSource.manager, 'quick-effect', {}, { outsideTransaction: true });
   await fill(inbox);
   await until(() => count('quick-effect') === 1);
   await until(async () => (await inbox.rows(`state = 'done'`)).length === 1);

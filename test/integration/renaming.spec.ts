@@ -152,7 +152,7 @@ describe('an effect that was renamed', () => {
       };
       const enqueue = (name: string) => {
         const { app, dataSource } = inboxes[name as keyof typeof inboxes];
-        return app.get(Outbox).enqueue(dataSource.manager, name, {}, { key: 'k' });
+        return app.get(Outbox).enqueue(dataSource.manager, name, {}, { key: 'k', outsideTransaction: true });
       };
       const { id } = await enqueue(first);
       expect(await enqueue(second)).toEqual({ id, existing: true });
@@ -164,7 +164,9 @@ describe('an effect that was renamed', () => {
       const newer = await start('new-mail', ['old-mail']);
       const enqueueds = await newer.dataSource.transaction(async (manager) => {
         const ours = await newer.app.get(Outbox).enqueue(manager, 'new-mail', {}, { key: 'k' });
-        const theirs = older.app.get(Outbox).enqueue(older.dataSource.manager, 'old-mail', {}, { key: 'k' });
+        const theirs = older.app
+          .get(Outbox)
+          .enqueue(older.dataSource.manager, 'old-mail', {}, { key: 'k', outsideTransaction: true });
         // Not vacuous: it has looked, seen nothing, and waits for us.
         await until(async () => (await waiting()) === 1);
         return { ours, theirs };
@@ -178,10 +180,12 @@ describe('an effect that was renamed', () => {
       const between = await start('new-mail', []);
       const { id } = await between.app
         .get(Outbox)
-        .enqueue(between.dataSource.manager, 'new-mail', {}, { key: 'k' });
+        .enqueue(between.dataSource.manager, 'new-mail', {}, { key: 'k', outsideTransaction: true });
       const newer = await start('new-mail', ['old-mail']);
       expect(
-        await newer.app.get(Outbox).enqueue(newer.dataSource.manager, 'new-mail', {}, { key: 'k' }),
+        await newer.app
+          .get(Outbox)
+          .enqueue(newer.dataSource.manager, 'new-mail', {}, { key: 'k', outsideTransaction: true }),
       ).toEqual({
         id,
         existing: true,
@@ -200,8 +204,12 @@ describe('an effect that was renamed', () => {
     const ordered: EffectOptions = { key: () => 'a' };
     const older = await start('old-mail', [], ordered);
     const newer = await start('new-mail', ['old-mail'], ordered);
-    await older.app.get(Outbox).enqueue(older.dataSource.manager, 'old-mail', { nth: 1 });
-    await newer.app.get(Outbox).enqueue(newer.dataSource.manager, 'new-mail', { nth: 2 });
+    await older.app
+      .get(Outbox)
+      .enqueue(older.dataSource.manager, 'old-mail', { nth: 1 }, { outsideTransaction: true });
+    await newer.app
+      .get(Outbox)
+      .enqueue(newer.dataSource.manager, 'new-mail', { nth: 2 }, { outsideTransaction: true });
     const latch = new Latch();
     const ran: unknown[] = [];
     script.effect = async (payload) => {

@@ -221,7 +221,9 @@ describe('a replay', () => {
 
   it('leaves effects from outside of a run alone', async () => {
     await start();
-    await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {}, { key: 'k' });
+    await inbox.app
+      .get(Outbox)
+      .enqueue(inbox.dataSource.manager, 'mail', {}, { key: 'k', outsideTransaction: true });
     await inbox.deliver('1');
     await inbox.settle();
     await replays().run({ source: 'awardee' }, { ...why, refire: ['mail'] });

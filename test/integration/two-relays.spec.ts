@@ -20,7 +20,9 @@ let renamed: TestInbox;
 let relays: RelayProcess[] = [];
 
 const enqueue = (effect: string, payload: Ordered, delayMs = 0) =>
-  inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, effect, payload, { delayMs });
+  inbox.app
+    .get(Outbox)
+    .enqueue(inbox.dataSource.manager, effect, payload, { delayMs, outsideTransaction: true });
 /** Each key with what has succeeded, in the order of the log. */
 const runsOf = (kind: string, after = '0') =>
   inbox.query<{ key: string; seqs: number[] }>(
