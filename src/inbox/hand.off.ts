@@ -105,7 +105,7 @@ export class HandOff {
     const paused = await this.paused.read(this.leaseMs).catch(() => undefined);
     // Nothing is awaited from here on: what is decided holds when it starts.
     if (!this.mayBegin(place, row, paused)) return this.giveBack(place);
-    const job = this.runner.startHeld(place, { ...row, leasedAt: performance.now() });
+    const job = this.runner.startHeld(place, { ...row, arrivedAt: performance.now() });
     void job.ended.then((outcomes) => this.loop.runEnded(namesToRunAgain(job, outcomes)));
   }
 

@@ -8,6 +8,7 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 import type { StoredEvent } from '../storage/stored.event.js';
+import { SharedFetches } from './shared.fetches.js';
 
 /** An event ready for its handler. */
 export interface Prepared {
@@ -16,19 +17,10 @@ export interface Prepared {
   readonly current: unknown;
 }
 
-/** What is asked of a provider at the moment. */
-interface Fetch {
-  readonly startedAt: number;
-  readonly answer: Promise<unknown>;
-  /** Fires when none of those who share it waits any more: one whose lease was lost takes nothing from the others. */
-  readonly controller: AbortController;
-  waiting: number;
-}
-
 /** Makes a stored event what a handler gets: parsed, validated, with the current state fetched. Opens no transaction. */
 @Injectable()
 export class EventPreparer {
-  private readonly inFlight = new Map<string, Fetch>();
+  private readonly fetches = new SharedFetches();
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
@@ -49,41 +41,18 @@ export class EventPreparer {
     return { ...stored, rawBody: body, payload };
   }
 
-  // A burst of events about one resource asks the provider once. Never with an answer from before the event: what is under way is
-  // shared only when it was asked for after the row had been leased, and so after the event had arrived.
-  private async hydrate(
+  /** Of a resource that many events are about the provider is asked once for several of them. */
+  private hydrate(
     handler: Handler,
     event: WebhookEvent,
-    { leasedAt = Infinity }: LeasedRow,
+    { arrivedAt }: LeasedRow,
     signal: AbortSignal,
   ): Promise<unknown> {
     const hydrate = handler.options.hydrate!;
     const key = JSON.stringify([handler.name, event.tenant, hydrate.key.call(handler.instance, event)]);
-    const running = this.inFlight.get(key);
-    if (running !== undefined && running.startedAt >= leasedAt && !running.controller.signal.aborted)
-      return shared(running, signal);
-    const controller = new AbortController();
-    const startedAt = performance.now();
-    const fetching = hydrate.fetch.call(handler.instance, event, { signal: controller.signal });
-    const answer = Promise.resolve(fetching).finally(() => {
-      if (this.inFlight.get(key) === fetch) this.inFlight.delete(key);
-    });
-    const fetch: Fetch = { startedAt, answer, controller, waiting: 0 };
-    this.inFlight.set(key, fetch);
-    return shared(fetch, signal);
-  }
-}
-
-async function shared(fetch: Fetch, signal: AbortSignal): Promise<unknown> {
-  const leave = () => {
-    fetch.waiting -= 1;
-    if (fetch.waiting === 0) fetch.controller.abort(signal.reason);
-  };
-  fetch.waiting += 1;
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await fetch.answer;
-  } finally {
-    signal.removeEventListener('abort', leave);
+    const maxPauseMs = handler.timeoutMs / 4;
+    return this.fetches.get(key, arrivedAt, maxPauseMs, signal, async (nobodyWaits) =>
+      hydrate.fetch.call(handler.instance, event, { signal: nobodyWaits }),
+    );
   }
 }

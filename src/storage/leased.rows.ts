@@ -48,8 +48,8 @@ export interface LeasedRow extends Lease {
   readonly begun: boolean;
   /** Milliseconds since the row was first leased. */
   readonly ageMs: number;
-  /** On this process's monotonic clock, after the lease. */
-  readonly leasedAt?: number;
+  /** On this process's monotonic clock, not before the event had arrived, or before the row became due once more. */
+  readonly arrivedAt?: number;
   readonly event?: StoredEvent;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
@@ -95,6 +95,7 @@ export interface LeaseQueryRow {
   rerun: Rerun | null;
   begun: boolean;
   age_ms: number;
+  queued_ms: number;
   exhausted: boolean;
   reason: ExhaustedRow['reason'] | null;
   error: string | null;
@@ -143,7 +144,7 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
         rerun: row.rerun ?? undefined,
         begun: row.begun,
         ageMs: row.age_ms,
-        leasedAt,
+        arrivedAt: arrival(row, leasedAt),
         event,
         payload: row.payload ?? undefined,
         previousResult: row.result ?? undefined,
@@ -156,6 +157,14 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
     moved: rows.length - leased.length - exhausted.length,
     lastDue: lastDueOf(rows),
   };
+}
+
+/** A row's time is that of its transaction, which may have begun a moment before the delivery came. */
+const BEGUN_BEFORE_MS = 50;
+
+/** Of a first attempt by the row's age; a later one may have waited for something else. */
+function arrival({ attempt, queued_ms: queuedMs }: LeaseQueryRow, leasedAt: number): number {
+  return attempt === 1 ? leasedAt - Math.max(0, queuedMs - BEGUN_BEFORE_MS) : leasedAt;
 }
 
 /** Texts of PostgreSQL's times are in their order. */
