@@ -50,6 +50,7 @@ export const DESK_TABLES: readonly string[] = [
         listens    boolean     NOT NULL,
         running    integer     NOT NULL,
         names      text[]      NOT NULL,
+        sources    text[]      NOT NULL DEFAULT '{}',
         started_at timestamptz NOT NULL DEFAULT now(),
         seen_at    timestamptz NOT NULL DEFAULT now()
       )`,

@@ -85,7 +85,7 @@ export const api = {
   deadRows: (fingerprint: string) => get<{ rows: DeadRow[] }>(`dead/${fingerprint}`),
   rejections: (filter: { source?: string; before?: string }) =>
     get<{ rejections: Rejection[] }>('rejections', filter),
-  sources: () => get<{ sources: Source[] }>('sources'),
+  sources: () => get<{ sources: Source[]; former: string[] }>('sources'),
   paused: () => get<{ paused: Pause[] }>('paused'),
   relays: () => get<Relays>('relays'),
   audit: (before?: string) => get<{ audit: Audit[] }>('audit', { before }),

@@ -9,17 +9,34 @@ import type {
   HandlerOptions,
   RecordByEntity,
   RecordByFunction,
+  RetentionOptions,
   WebhooksOptions,
 } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
 import { check, duration, pause } from './schema.js';
 
+/** What is kept for how long, in milliseconds, whichever source it is of. */
+export interface RetentionAges {
+  readonly effectsMs: number;
+  readonly formerSourcesMs: number;
+  readonly auditMs: number;
+}
+
+/** @param retention without it, as for a retention that is only called by hand, the defaults */
+export function retentionAges(retention: RetentionOptions = {}): RetentionAges {
+  return {
+    effectsMs: toMs(retention.effects ?? '30d')!,
+    formerSourcesMs: toMs(retention.formerSources ?? '30d')!,
+    auditMs: toMs(retention.audit ?? '365d')!,
+  };
+}
+
 /** The options with every default filled in and every duration in milliseconds. Made once, at boot. */
 export interface ResolvedOptions {
   readonly sources: ReadonlyMap<string, Source>;
   readonly relay: false | ResolvedRelay;
-  readonly retention: false | { readonly schedule: string; readonly effectsMs: number };
+  readonly retention: false | (RetentionAges & { readonly schedule: string });
   readonly notify: boolean;
   readonly reconcile: boolean;
   readonly onAlert: OnAlert | undefined;
@@ -78,7 +95,12 @@ export const optionsSchema = z.strictObject({
   retention: z
     .union([
       z.literal(false),
-      z.strictObject({ schedule: z.string().optional(), effects: duration.optional() }),
+      z.strictObject({
+        schedule: z.string().optional(),
+        effects: duration.optional(),
+        formerSources: duration.optional(),
+        audit: duration.optional(),
+      }),
     ])
     .optional(),
   notify: z.boolean().optional(),
@@ -168,7 +190,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     },
     retention: options.retention !== false && {
       schedule: options.retention?.schedule ?? '17 3 * * *',
-      effectsMs: toMs(options.retention?.effects ?? '30d')!,
+      ...retentionAges(options.retention),
     },
     notify: options.notify ?? true,
     reconcile: options.reconcile ?? true,

@@ -65,7 +65,10 @@ export class DashboardLists {
       case 'rejections':
         return { rejections: await this.inspector.rejections(read(QUERY.rejections, query, 'query')) };
       case 'sources':
-        return { sources: await this.inspector.sources() };
+        return {
+          sources: await this.inspector.sources(),
+          former: await this.inspector.formerSources(),
+        };
       case 'paused':
         return { paused: await this.operator.paused() };
       case 'relays':

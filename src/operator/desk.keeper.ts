@@ -25,6 +25,7 @@ import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
 import { StatStore } from '../storage/stat.store.js';
 import { storeErrorText } from '../storage/store.error.js';
+import { FormerSources } from './former.sources.js';
 import { RejectionExplainer } from './rejection.explainer.js';
 import { SILENT_MS } from './stats.js';
 import { Watch } from './watch.js';
@@ -54,6 +55,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   private alerts: Omit<ToldAlert, 'id'>[] = [];
   private rounds = 0;
   private failing = false;
+  private toldFormer = false;
   private state: 'idle' | 'started' | 'stopped' = 'idle';
   private running: Promise<void> = Promise.resolve();
 
@@ -68,6 +70,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly leases: LeaseStore,
     private readonly explainer: RejectionExplainer,
     private readonly watch: Watch,
+    private readonly former: FormerSources,
     private readonly registry: HandlerRegistry,
     private readonly deadLetters: DeadLetters,
     private readonly relay: OutboxRelay,
@@ -109,6 +112,10 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   private async roundNow(): Promise<void> {
     await this.flush();
     const { manager } = this.dataSource;
+    if (!this.toldFormer) {
+      this.toldFormer = true;
+      await this.reads.run((bounded) => this.former.tell(bounded));
+    }
     if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return this.deadLetters.recheck();
     await this.measure(manager);
     // Rows that died where the process did not live to count them, or that a person has cleared.
@@ -182,6 +189,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       listens: this.listener.listening,
       running: this.relay.running,
       names: this.registry.names(),
+      sources: [...this.options.sources.keys()],
     };
   }
 

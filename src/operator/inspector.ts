@@ -21,6 +21,7 @@ import {
   type EventRow,
 } from '../storage/search.store.js';
 import { StatStore } from '../storage/stat.store.js';
+import { FormerSources } from './former.sources.js';
 import { parseFilter } from './event.filter.js';
 import { SILENT_MS, Stats, type SourceRates } from './stats.js';
 
@@ -87,6 +88,7 @@ export class Inspector {
     private readonly auditRows: AuditStore,
     private readonly alertRows: AlertStore,
     private readonly registry: HandlerRegistry,
+    private readonly former: FormerSources,
   ) {}
 
   /**
@@ -152,6 +154,11 @@ export class Inspector {
     readonly before?: string;
   }): Promise<ListedRejection[]> {
     return this.reads.run((manager) => this.rejected.list(manager, PAGE, filter));
+  }
+
+  /** Sources that have claims and that no instance has configured. */
+  async formerSources(): Promise<string[]> {
+    return this.reads.run((manager) => this.former.list(manager));
   }
 
   async sources(): Promise<InspectedSource[]> {

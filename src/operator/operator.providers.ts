@@ -7,6 +7,7 @@ import { RelayStore } from '../storage/relay.store.js';
 import { SearchStore } from '../storage/search.store.js';
 import { StatStore } from '../storage/stat.store.js';
 import { DeskKeeper } from './desk.keeper.js';
+import { FormerSources } from './former.sources.js';
 import { Inspector } from './inspector.js';
 import { Operator } from './operator.js';
 import { RejectionExplainer } from './rejection.explainer.js';
@@ -25,6 +26,7 @@ export const operatorProviders = [
   SearchStore,
   StatStore,
   DeskKeeper,
+  FormerSources,
   Inspector,
   Operator,
   RejectionExplainer,

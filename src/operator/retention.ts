@@ -3,7 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { retentionAges, type ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
@@ -11,6 +11,7 @@ import { inTransaction } from '../storage/connection.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RetentionStore, type MarkCursor } from '../storage/retention.store.js';
 import { storeErrorText } from '../storage/store.error.js';
+import { FormerSources } from './former.sources.js';
 
 export interface RetentionReport {
   /** False when another instance was at it. */
@@ -26,6 +27,10 @@ export interface RetentionReport {
   readonly conflicts: number;
   /** Marks of `skipStale` that no event can be stale against any more. */
   readonly watermarks: number;
+  /** Rows of the audit. */
+  readonly audit: number;
+  /** People's words on dead rows, uses of secrets, counts of duplicates whose claim has gone, and leases that were not given back. */
+  readonly notes: number;
 }
 
 type Batch = (manager: EntityManager) => Promise<{ readonly count: number; readonly more: boolean }>;
@@ -33,7 +38,8 @@ type Batch = (manager: EntityManager) => Promise<{ readonly count: number; reado
 const BATCH = 500;
 const JOB = 'retention';
 const JOB_MS = 60_000;
-const LOOSE_EFFECTS_MS = 30 * 86_400_000;
+/** For notes about events that have no claim. */
+const LEFT_OVER_MS = 30 * 86_400_000;
 
 /** Deletes and empties what is older than its source's windows. An event that comes after its claim has gone is a new one. */
 @Injectable()
@@ -44,6 +50,7 @@ export class Retention {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: RetentionStore,
+    private readonly former: FormerSources,
     private readonly leases: LeaseStore,
     private readonly relay: OutboxRelay,
   ) {}
@@ -58,6 +65,8 @@ export class Retention {
       looseEffects: 0,
       conflicts: 0,
       watermarks: 0,
+      audit: 0,
+      notes: 0,
     };
     if (!(await this.mine())) return report;
     report.ran = true;
@@ -67,12 +76,19 @@ export class Retention {
         if (source.bodiesMs < source.retentionMs) report.bodies += await this.batches(this.bodies(source));
         if (source.effectsMs < source.retentionMs) report.effects += await this.batches(this.effects(source));
       }
-      const ageMs = this.options.retention === false ? LOOSE_EFFECTS_MS : this.options.retention.effectsMs;
-      report.looseEffects = await this.batches(full((m) => this.store.deleteEffects(m, ageMs, BATCH)));
-      report.conflicts = await this.batches(
-        full((m) => this.store.deleteConflicts(m, LOOSE_EFFECTS_MS, BATCH)),
-      );
-      report.watermarks = await this.batches(this.watermarks());
+      const former = await this.former.list(this.dataSource.manager);
+      for (const name of former)
+        report.claims += await this.batches(this.claims({ name, retentionMs: this.former.ageMs }));
+      const { effectsMs, auditMs } =
+        this.options.retention === false ? retentionAges() : this.options.retention;
+      report.looseEffects = await this.batches(full((m) => this.store.deleteEffects(m, effectsMs, BATCH)));
+      report.conflicts = await this.batches(full((m) => this.store.deleteConflicts(m, LEFT_OVER_MS, BATCH)));
+      report.watermarks = await this.batches(this.watermarks(former));
+      report.audit = await this.batches(full((m) => this.store.deleteAudit(m, auditMs, BATCH)));
+      report.notes = await this.batches(this.duplicates());
+      report.notes += await this.batches(async (manager) => {
+        return { count: await this.store.deleteNotes(manager, auditMs), more: false };
+      });
     } finally {
       await this.leases.giveBack(this.dataSource.manager, JOB, this.relay.owner);
     }
@@ -91,7 +107,7 @@ export class Retention {
   }
 
   // What stays (a row of it is locked) is met again first: a batch of nothing else ends the round, and the next night goes on.
-  private claims({ name, retentionMs }: Source): Batch {
+  private claims({ name, retentionMs }: Pick<Source, 'name' | 'retentionMs'>): Batch {
     return async (manager) => {
       const { count, looked } = await this.store.deleteClaims(manager, name, retentionMs, BATCH);
       return { count, more: looked === BATCH && count > 0 };
@@ -115,13 +131,26 @@ export class Retention {
   }
 
   // Twice the window: an event that is kept may have happened a while before it came, and can be replayed.
-  private watermarks(): Batch {
-    const ages = new Map(
-      [...this.options.sources.values()].map((source) => [source.name, 2 * source.retentionMs]),
-    );
+  private watermarks(former: readonly string[]): Batch {
+    const ages = new Map([
+      ...former.map((name): [string, number] => [name, 2 * this.former.ageMs]),
+      ...[...this.options.sources.values()].map(({ name, retentionMs }): [string, number] => [
+        name,
+        2 * retentionMs,
+      ]),
+    ]);
     let cursor: MarkCursor | undefined;
     return async (manager) => {
       const page = await this.store.deleteWatermarks(manager, ages, BATCH, cursor);
+      cursor = page.last;
+      return { count: page.count, more: page.looked === BATCH };
+    };
+  }
+
+  private duplicates(): Batch {
+    let cursor: Awaited<ReturnType<RetentionStore['deleteDuplicates']>>['last'] = null;
+    return async (manager) => {
+      const page = await this.store.deleteDuplicates(manager, LEFT_OVER_MS, BATCH, cursor ?? undefined);
       cursor = page.last;
       return { count: page.count, more: page.looked === BATCH };
     };

@@ -17,8 +17,10 @@ export interface Instance {
   readonly running: number;
   /** Handlers and effects that it has, by every name of theirs. */
   readonly names: readonly string[];
+  /** Sources that it has configured. */
+  readonly sources: readonly string[];
 }
-export interface SeenInstance extends Omit<Instance, 'names'> {
+export interface SeenInstance extends Omit<Instance, 'names' | 'sources'> {
   readonly startedAt: Date;
   readonly seenAt: Date;
   /** Milliseconds since its last sign of life, by the database's clock. */
@@ -45,10 +47,10 @@ export interface Backlog {
 export class RelayStore {
   async beat(manager: EntityManager, one: Instance): Promise<void> {
     await manager.query(
-      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, sources)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
            ON CONFLICT (id) DO UPDATE SET running = EXCLUDED.running, listens = EXCLUDED.listens, seen_at = now()`,
-      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running, one.names],
+      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running, one.names, one.sources],
     );
   }
 
@@ -73,6 +75,14 @@ export class RelayStore {
   /** Forgets instances that have been silent for `ageMs` milliseconds. */
   async prune(manager: EntityManager, ageMs: number): Promise<void> {
     await manager.query(`DELETE FROM webhook_relay WHERE seen_at < now() - $1 * interval '1 ms'`, [ageMs]);
+  }
+
+  /** Sources of the instances that have been seen since the last pruning. */
+  async sources(manager: EntityManager): Promise<string[]> {
+    const rows: { source: string }[] = await manager.query(
+      `SELECT DISTINCT unnest(sources) AS source FROM webhook_relay`,
+    );
+    return rows.map(({ source }) => source);
   }
 
   async backlog(manager: EntityManager): Promise<Backlog> {

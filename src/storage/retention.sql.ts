@@ -154,3 +154,53 @@ export const DELETE_WATERMARKS = `
   )
   SELECT (SELECT count(*)::int FROM gone) AS count, (SELECT count(*)::int FROM page) AS looked,
          (SELECT to_jsonb(last) - 'key_sha256' FROM last) AS place, (SELECT key_sha256 FROM last) AS key_sha256`;
+
+/** Each source that has claims, by one look into the index for each. */
+export const STORED_SOURCES = `
+  WITH RECURSIVE stored AS (
+    (SELECT source FROM webhook_claim ORDER BY source LIMIT 1)
+    UNION ALL
+    SELECT n.source FROM stored s CROSS JOIN LATERAL (
+      SELECT source FROM webhook_claim WHERE source > s.source ORDER BY source LIMIT 1) n
+  )
+  SELECT source FROM stored ORDER BY source`;
+
+/** The oldest of the audit. Its ids are in the order of time. */
+export const DELETE_AUDIT = `
+  WITH old AS (
+    SELECT id, at FROM webhook_audit ORDER BY id LIMIT $2
+  ), gone AS (
+    DELETE FROM webhook_audit a USING old WHERE a.id = old.id AND old.at < now() - $1 * interval '1 ms' RETURNING 1
+  )
+  SELECT count(*)::int AS count FROM gone`;
+
+// Small tables, of which a night reads all.
+export const DELETE_ISSUES = `
+  WITH gone AS (DELETE FROM webhook_issue WHERE changed_at < now() - $1 * interval '1 ms' RETURNING 1)
+  SELECT count(*)::int AS count FROM gone`;
+export const DELETE_SECRET_USES = `
+  WITH gone AS (DELETE FROM webhook_secret_use WHERE last_at < now() - $1 * interval '1 ms' RETURNING 1)
+  SELECT count(*)::int AS count FROM gone`;
+/** Of processes that ended before they could give them back, and of jobs that no version knows any more. */
+export const DELETE_LEASES = `
+  WITH gone AS (DELETE FROM webhook_lease WHERE until < now() - interval '1 day' RETURNING 1)
+  SELECT count(*)::int AS count FROM gone`;
+
+/** A page of counts of duplicates, in the order of their keys: those that were written down after their claim had gone. */
+export const DELETE_DUPLICATES = `
+  WITH page AS MATERIALIZED (
+    SELECT source, tenant, event_id, last_at FROM webhook_duplicate
+     WHERE (source, tenant, event_id) > ($3, $4, $5)
+     ORDER BY source, tenant, event_id LIMIT $2
+  ), gone AS (
+    DELETE FROM webhook_duplicate d USING page p
+     WHERE d.source = p.source AND d.tenant = p.tenant AND d.event_id = p.event_id
+       AND p.last_at < now() - $1 * interval '1 ms'
+       AND NOT EXISTS (SELECT FROM webhook_claim c
+                        WHERE c.source = p.source AND c.tenant = p.tenant AND c.event_id = p.event_id)
+    RETURNING 1
+  ), last AS (
+    SELECT source, tenant, event_id FROM page ORDER BY source DESC, tenant DESC, event_id DESC LIMIT 1
+  )
+  SELECT (SELECT count(*)::int FROM gone) AS count, (SELECT count(*)::int FROM page) AS looked,
+         (SELECT to_jsonb(last) FROM last) AS last`;

@@ -1,15 +1,21 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import {
+  DELETE_AUDIT,
   DELETE_CLAIMS,
   DELETE_CONFLICTS,
+  DELETE_DUPLICATES,
   DELETE_EFFECTS,
+  DELETE_ISSUES,
+  DELETE_LEASES,
+  DELETE_SECRET_USES,
   DELETE_WATERMARKS,
   EMPTY_BODIES,
   EMPTY_EFFECTS,
   INDEXES_ONLY,
   LOCK_OLD_BODIES,
   LOCK_OLD_CLAIMS,
+  STORED_SOURCES,
 } from './retention.sql.js';
 
 interface Key {
@@ -17,6 +23,8 @@ interface Key {
   readonly tenant: string;
   readonly event_id: string;
 }
+
+const FIRST_KEY: Key = { source: '', tenant: '', event_id: '' };
 
 /** A place in the order of marks. */
 export interface MarkCursor {
@@ -104,6 +112,39 @@ export class RetentionStore {
     ]);
     const { count, looked, place, key_sha256 } = rows[0]!;
     return { count, looked, last: place === null ? undefined : { ...place, key: key_sha256 } };
+  }
+
+  /** The sources that have claims. */
+  async storedSources(manager: EntityManager): Promise<string[]> {
+    const rows: { source: string }[] = await manager.query(STORED_SOURCES);
+    return rows.map(({ source }) => source);
+  }
+
+  /** Deletes the audit's oldest rows. */
+  async deleteAudit(manager: EntityManager, ageMs: number, limit: number): Promise<number> {
+    return counted(manager, DELETE_AUDIT, [ageMs, limit]);
+  }
+
+  /** Deletes people's words on dead rows, uses of secrets, and leases that nobody gave back. */
+  async deleteNotes(manager: EntityManager, ageMs: number): Promise<number> {
+    const issues = await counted(manager, DELETE_ISSUES, [ageMs]);
+    const uses = await counted(manager, DELETE_SECRET_USES, [ageMs]);
+    return issues + uses + (await counted(manager, DELETE_LEASES, []));
+  }
+
+  /** Deletes counts of duplicates whose claim has gone; looks at `limit` counts from after `cursor`. */
+  async deleteDuplicates(
+    manager: EntityManager,
+    ageMs: number,
+    limit: number,
+    cursor: Key = FIRST_KEY,
+  ): Promise<{ count: number; looked: number; last: Key | null }> {
+    const { source, tenant, event_id } = cursor;
+    const rows: { count: number; looked: number; last: Key | null }[] = await manager.query(
+      DELETE_DUPLICATES,
+      [ageMs, limit, source, tenant, event_id],
+    );
+    return rows[0]!;
   }
 
   /** Deletes conflicts of events that were never claimed, or whose claim has gone. */

@@ -1,7 +1,9 @@
-import { Injectable, type INestApplication } from '@nestjs/common';
+import { jest } from '@jest/globals';
+import { Injectable, Logger, type INestApplication } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import {
   Inbox,
+  Inspector,
   OnWebhook,
   Retention,
   hmac,
@@ -10,6 +12,7 @@ import {
   type SourceRetention,
 } from '../../src/index.js';
 import { resolveOptions } from '../../src/core/resolve-options.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { LOCK_OLD_BODIES, LOCK_OLD_CLAIMS } from '../../src/storage/retention.sql.js';
 import { RetentionStore } from '../../src/storage/retention.store.js';
 import { createApplication, until } from '../support/application.js';
@@ -286,7 +289,7 @@ describe('retention', () => {
       ),
     ).toEqual([
       { source: 'awardee', count: 600, young: true },
-      // Its window is longer, and that of a source that nobody knows any more is not known either.
+      // Their windows are longer.
       { source: 'gone', count: 1_200, young: false },
       { source: 'other', count: 1_200, young: false },
     ]);
@@ -294,6 +297,79 @@ describe('retention', () => {
     expect(
       await database.query(`SELECT FROM webhook_replay WHERE claim_id NOT IN (SELECT id FROM webhook_claim)`),
     ).toEqual([]);
+  });
+
+  describe('of a source that is configured no more', () => {
+    const past = async () => {
+      await makePast(database, { source: 'gone', events: 100, days: [0, 60] });
+      await makePast(database, { source: 'stuck', events: 2, days: [50, 60], state: 'pending' });
+      await database.query(`INSERT INTO webhook_watermark (handler, source, tenant, key_sha256, at)
+        SELECT 'gone/h', 'gone', '', sha256(d::text::bytea), now() - interval '1 day' * d FROM unnest(ARRAY[50, 70]) d`);
+    };
+
+    it('deletes claims and marks after 30 days, and nothing unsettled', async () => {
+      const retention = await start();
+      await past();
+      expect(await retention.prune()).toMatchObject({ claims: 50, watermarks: 1 });
+      expect(
+        await database.query(
+          `SELECT source, count(*)::int AS n FROM webhook_claim GROUP BY source ORDER BY source`,
+        ),
+      ).toEqual([
+        { source: 'gone', n: 50 },
+        { source: 'stuck', n: 2 },
+      ]);
+    });
+
+    it('leaves what another running instance has configured', async () => {
+      const retention = await start();
+      await past();
+      await database.query(
+        `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, sources)
+         VALUES (gen_random_uuid(), 'h', 1, 'v22', true, true, 0, '{}', '{gone}')`,
+      );
+      expect(await retention.prune()).toMatchObject({ claims: 0, watermarks: 0 });
+    });
+
+    it('is named in the log after the boot, once, and by the inspector', async () => {
+      const warned = jest.spyOn(Logger.prototype, 'warn').mockReturnValue(undefined);
+      try {
+        await past();
+        await start();
+        const named = () =>
+          warned.mock.calls.flat().filter((line) => String(line).includes('not configured'));
+        await until(() => named().length > 0);
+        await app.get(DeskKeeper).round();
+        expect(named()).toEqual([
+          expect.stringMatching(/stored and not configured.*after 30 days.*sources="gone, stuck"/),
+        ]);
+        expect(await app.get(Inspector).formerSources()).toEqual(['gone', 'stuck']);
+      } finally {
+        warned.mockRestore();
+      }
+    });
+  });
+
+  it('keeps no note for ever: audit, words on dead rows, uses of secrets, counts of duplicates, leases', async () => {
+    const retention = await start();
+    await makePast(database, { source: 'awardee', events: 1, days: [1, 2] });
+    await database.query(`
+      INSERT INTO webhook_audit (at, actor, action, target, reason)
+        SELECT now() - interval '1 day' * d, 'ann', 'pause', 'x', '' FROM unnest(ARRAY[366, 364]) d;
+      INSERT INTO webhook_issue (fingerprint, state, actor, changed_at)
+        SELECT md5(d::text), 'resolved', 'ann', now() - interval '1 day' * d FROM unnest(ARRAY[366, 364]) d;
+      INSERT INTO webhook_secret_use (source, fingerprint, deliveries, first_at, last_at)
+        SELECT 'awardee', d::text, 1, now() - interval '1 day' * d, now() - interval '1 day' * d FROM unnest(ARRAY[366, 364]) d;
+      INSERT INTO webhook_duplicate (source, tenant, event_id, count, last_at)
+        SELECT 'awardee', '', e, 1, now() - interval '31 days' FROM unnest(ARRAY['evt_0', 'pruned']) e;
+      INSERT INTO webhook_lease (name, owner, until)
+        SELECT 'job ' || d, gen_random_uuid(), now() - interval '1 day' * d FROM unnest(ARRAY[2, 0]) d`);
+    expect(await retention.prune()).toMatchObject({ audit: 1, notes: 4 });
+    const left = ['audit', 'issue', 'secret_use', 'duplicate'].map((table) =>
+      database.query(`SELECT FROM webhook_${table}`),
+    );
+    expect((await Promise.all(left)).map((rows) => rows.length)).toEqual([1, 1, 1, 1]);
+    expect(await retention.prune()).toMatchObject({ audit: 0, notes: 0 });
   });
 
   it('prunes a night of events while others come in: each is acknowledged and handled', async () => {

@@ -12,8 +12,22 @@ export function Sources() {
     <>
       <PageHead title="Sources" hint="Configured endpoints" />
       <Loaded query={query}>
-        {({ sources }) => (
+        {({ sources, former }) => (
           <div class="grid">
+            {former.length > 0 && (
+              <Panel title="Stored and not configured">
+                <p>
+                  No instance has configured {former.length === 1 ? 'this source' : 'these sources'} any more:{' '}
+                  {former.map((name, at) => (
+                    <span key={name}>
+                      {at > 0 && ', '}
+                      <Foreign text={name} />
+                    </span>
+                  ))}
+                  . Retention deletes what is kept of them.
+                </p>
+              </Panel>
+            )}
             {sources.map((source) => (
               <Panel
                 key={source.name}
