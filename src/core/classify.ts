@@ -10,6 +10,7 @@ export type Classifier = (error: unknown) => 'transient' | 'permanent' | undefin
 /** Request time-out, too many requests: the only 4xx that a second try can cure. */
 const TRANSIENT_STATUS = new Set([408, 429]);
 const PERMANENT_CODES = new Set([
+  'CONFIGURATION',
   'EFFECT_KEY_REQUIRED',
   'UNKNOWN_EFFECT',
   'PAYLOAD_REFUSED',

@@ -2,7 +2,7 @@
 // it sends exactly the bytes and headers that it is given.
 import { Agent, request as send, type Dispatcher } from 'undici';
 import { MAX_TIMER_MS } from '../core/duration.js';
-import { WebhookInboxError } from '../core/errors.js';
+import { PermanentError, WebhookInboxError } from '../core/errors.js';
 import { addressRules, type AddressRules } from './address-rules.js';
 import { checkedLookup, destination, DestinationRefused, type Resolve } from './destination.js';
 
@@ -145,9 +145,18 @@ const NO_CONNECTION = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
+/** What undici refuses to send: it is the same at the next attempt. */
+const NOT_SENDABLE = new Set([
+  'UND_ERR_INVALID_ARG',
+  'UND_ERR_NOT_SUPPORTED',
+  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
+]);
+
 /** Without a connection nothing was sent; only here is it known whose connection it was. */
 function told(error: unknown): unknown {
   const { code } = error as { code?: unknown };
+  if (error instanceof Error && typeof code === 'string' && NOT_SENDABLE.has(code))
+    return new PermanentError(`the request cannot be sent: ${error.message}`, { cause: error });
   return error instanceof Error && typeof code === 'string' && NO_CONNECTION.has(code)
     ? Object.assign(error, { notDone: true })
     : error;

@@ -39,11 +39,10 @@ export async function httpEffect(
   request: HttpEffectRequest,
   context: HttpEffectContext,
 ): Promise<HttpResponse> {
+  const sent = checked(request, context.key);
   const response = await client.send({
+    ...sent,
     url: request.url,
-    method: request.method ?? 'POST',
-    headers: headersOf(request, context.key),
-    body: request.body ?? (request.json === undefined ? undefined : JSON.stringify(request.json)),
     timeoutMs: Math.min(timeoutOf(request), context.timeoutMs * 0.9),
     signal: context.signal,
     allow: request.allow,
@@ -58,15 +57,70 @@ export async function httpEffect(
   });
 }
 
+/** A mistake in the request is the same at each attempt. @throws PermanentError */
+function checked(request: HttpEffectRequest, key: string) {
+  const { method = 'POST', json, body } = request;
+  if (typeof method !== 'string' || !TOKEN.test(method) || method.toUpperCase() === 'CONNECT')
+    throw wrong('method', "one such as 'POST'", method);
+  if (body !== undefined && typeof body !== 'string' && !(body instanceof Uint8Array))
+    throw wrong('body', 'text or bytes', body);
+  return {
+    method,
+    headers: headersOf(request, key),
+    body: body ?? (json === undefined ? undefined : jsonOf(json)),
+  };
+}
+
+function jsonOf(json: unknown): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(json);
+  } catch (error) {
+    throw new PermanentError(`httpEffect: json: ${String(error)}`, { cause: error });
+  }
+  if (text === undefined) throw wrong('json', 'a value that JSON has', json);
+  return text;
+}
+
+/** Names of methods and headers. */
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Without line breaks, which would begin another header, and characters that have no byte. */
+const VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
+
+/** The value itself may be a payload's. */
+const wrong = (what: string, expected: string, received: unknown) =>
+  new PermanentError(
+    `httpEffect: ${what}: expected ${expected}, received ${
+      received === null
+        ? 'null'
+        : typeof received === 'string'
+          ? 'other text'
+          : `a value of type ${typeof received}`
+    }`,
+  );
+
 function headersOf({ headers, json, body, keyHeader = 'Idempotency-Key' }: HttpEffectRequest, key: string) {
   if (json !== undefined && body !== undefined)
     throw new PermanentError('httpEffect: expected json or body, received both');
   const sent = new Map([['user-agent', 'nestjs-webhook-inbox']]);
   if (json !== undefined) sent.set('content-type', 'application/json');
-  for (const [name, value] of Object.entries(headers ?? {})) sent.set(name.toLowerCase(), value);
+  for (const [name, given] of Object.entries<unknown>(headers ?? {})) {
+    checkName('headers: a name', name);
+    const value = typeof given === 'number' ? String(given) : given;
+    if (typeof value !== 'string' || !VALUE.test(value))
+      throw wrong(`headers: ${name}`, 'text of latin-1 without line breaks', value);
+    sent.set(name.toLowerCase(), value);
+  }
   // Last: a key of the caller's own would differ from the one that the row is known by.
-  if (keyHeader !== false) sent.set(keyHeader.toLowerCase(), key);
+  if (keyHeader !== false) {
+    checkName('keyHeader', keyHeader);
+    sent.set(keyHeader.toLowerCase(), key);
+  }
   return Object.fromEntries(sent);
+}
+
+function checkName(what: string, name: unknown): void {
+  if (typeof name !== 'string' || !TOKEN.test(name)) throw wrong(what, "a header's name", name);
 }
 
 function timeoutOf({ timeout = '10s' }: HttpEffectRequest): number {

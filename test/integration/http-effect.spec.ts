@@ -55,6 +55,45 @@ describe('httpEffect', () => {
     expect(sink.requests[0]!.headers['idempotency-key']).toBeUndefined();
   });
 
+  const cyclic: Record<string, unknown> = {};
+  cyclic.self = cyclic;
+  it.each<[string, object]>([
+    ['a line break in a header', { headers: { 'x-a': 'b\r\nx-c: d' } }],
+    ['a line feed in a header', { headers: { 'x-a': 'b\n' } }],
+    ['a zero byte in a header', { headers: { 'x-a': '\u0000' } }],
+    ['a character that is no byte', { headers: { 'x-a': '€' } }],
+    ['a header that is no text', { headers: { 'x-a': { b: 1 } } }],
+    ["a header's name with a space", { headers: { 'x a': 'b' } }],
+    ['an empty name', { headers: { '': 'b' } }],
+    ['a length that is not the body’s', { headers: { 'content-length': '3' }, body: 'abcdef' }],
+    ['a length that is none', { headers: { 'content-length': 'x' } }],
+    ['Expect', { headers: { expect: '100-continue' } }],
+    ['Transfer-Encoding', { headers: { 'transfer-encoding': 'chunked' } }],
+    ['Upgrade', { headers: { upgrade: 'x' } }],
+    ['a method with a space', { method: 'PO ST' }],
+    ['an empty method', { method: '' }],
+    ['CONNECT', { method: 'CONNECT' }],
+    ['a method that is no text', { method: 5 }],
+    ['a key header that is none', { keyHeader: 'x:y' }],
+    ['a body that is an object', { body: { a: 1 } }],
+    ['a body that is a list', { body: [1, 2] }],
+    ['a body that is a number', { body: 1 }],
+    ['JSON with a circle', { json: cyclic }],
+    ['JSON with a BigInt', { json: { n: 1n } }],
+    ['JSON that is a function', { json: () => 1 }],
+    ['json and body', { json: 1, body: 'a' }],
+    ['a URL that is none', { url: 'no url' }],
+    ['a URL with a line break', { url: 'https://example.com/\r\na' }],
+    ['no URL', { url: undefined }],
+    ['a time-out that is none', { timeout: 'soon' }],
+    ['private addresses that are no block', { allow: { http: true, privateAddresses: ['10.x'] } }],
+  ])('%s is refused for good, without a call', async (_, request) => {
+    const error = await failure(request);
+    expect(error).toBeInstanceOf(Error);
+    expect(classify(error)).toEqual({ kind: 'permanent' });
+    expect(sink.requests).toEqual([]);
+  });
+
   it.each([
     [408, 'transient'],
     [429, 'transient'],
