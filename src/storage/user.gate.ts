@@ -1,9 +1,18 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { sqlStateOf } from '../core/classify.js';
+import { WebhookInboxError } from '../core/errors.js';
 import type { PgClient } from './connection.js';
 import type { LazyBegin } from './lazy.begin.js';
 import { queryText } from './query.text.js';
+import { controlIn } from './transaction.control.js';
+
+/** User code left a query running, used its manager after it had ended, or would have ended its transaction. */
+export class ManagerMisused extends WebhookInboxError {
+  constructor(message: string) {
+    super('MANAGER_MISUSED', message);
+  }
+}
 
 /** One call of code on the connection: a query is sent only while the call that started it is under way. */
 export interface Call {
@@ -84,6 +93,8 @@ export class UserGate {
     if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
       return this.refuse(from, args[0]);
     }
+    const control = call.ofUser ? controlOf(args) : undefined;
+    if (control !== undefined && !refuseSubmittable(args[0], control)) return refused(control, args);
     const sent = this.lazy.send(...args);
     if (!(sent instanceof Promise)) return this.counted(sent, args[0]);
     this.running += 1;
@@ -133,6 +144,40 @@ export class UserGate {
     return query instanceof EventEmitter ? query : never();
   }
 }
+
+/** In a string, in pg's query objects, and in a cursor inside a stream. */
+function controlOf([query, values]: readonly unknown[]): string | undefined {
+  const {
+    text,
+    values: own,
+    cursor,
+  } = Object(query) as { text?: unknown; values?: unknown; cursor?: unknown };
+  if (cursor !== undefined) return controlOf([cursor]);
+  const sql = typeof query === 'string' ? query : text;
+  const all = Array.isArray(values) ? values : own;
+  return typeof sql === 'string' ? controlIn(sql, Array.isArray(all) && all.length > 0) : undefined;
+}
+
+/** pg asks a query object to send itself when its turn has come; what that returns is its failure. */
+function refuseSubmittable(query: unknown, control: string): boolean {
+  if (typeof query !== 'object' || query === null || !('submit' in query)) return false;
+  Object.assign(query, { submit: () => controlRefusal(control) });
+  return true;
+}
+
+function refused(control: string, args: readonly unknown[]): Promise<never> | undefined {
+  const error = controlRefusal(control);
+  const callback = args.findLast((one) => typeof one === 'function');
+  if (callback === undefined) return Promise.reject(error);
+  process.nextTick(callback, error);
+  return undefined;
+}
+
+const controlRefusal = (control: string) =>
+  new ManagerMisused(
+    `'${queryText(control)}' was not sent: a handler does not begin or end its transaction, and sets nothing for its session. ` +
+      `Throw to roll back, use manager.transaction() for a savepoint, and SET LOCAL for a setting`,
+  );
 
 export const REMEDY =
   'await every call on the manager and every enqueue, manager.transaction() and Promise.all() included';

@@ -16,7 +16,7 @@ import {
 import { LazyBegin } from './lazy.begin.js';
 import type { Statement } from './message.query.js';
 import { inOneMessage, learn } from './one.message.js';
-import { REMEDY, UserGate, type Call } from './user.gate.js';
+import { ManagerMisused, REMEDY, UserGate, type Call } from './user.gate.js';
 
 /** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
 export class NotCommitted extends WebhookInboxError {
@@ -27,13 +27,6 @@ export class NotCommitted extends WebhookInboxError {
     options?: ErrorOptions,
   ) {
     super('TRANSACTION_NOT_COMMITTED', message, options);
-  }
-}
-
-/** User code left a query running, or used its manager after it had ended. */
-export class ManagerMisused extends WebhookInboxError {
-  constructor(message: string) {
-    super('MANAGER_MISUSED', message);
   }
 }
 
