@@ -14,6 +14,7 @@ import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { within } from '../core/within.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { DeadLetters } from '../outbox/dead.letters.js';
 import { HostTimers } from '../outbox/host-timers.js';
@@ -23,6 +24,7 @@ import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
+import { inTransaction, onConnection } from '../storage/connection.js';
 import { StatStore } from '../storage/stat.store.js';
 import { storeErrorText } from '../storage/store.error.js';
 import { FormerSources } from './former.sources.js';
@@ -34,6 +36,10 @@ const TIMER = 'webhook-inbox:desk';
 const ROUND_MS = 5_000;
 const JOB = 'desk';
 const JOB_MS = 3 * ROUND_MS;
+/** When a connection is given up that does not answer. */
+const END_MS = 5_000;
+/** For what may take its time: pruning, and explaining. */
+const PRUNE_MS = 30_000;
 /** Rounds between two prunings. */
 const PRUNE_EVERY = 120;
 const STATS_AGE_MS = 3 * 86_400_000;
@@ -94,11 +100,13 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     if (this.state !== 'started') return;
     this.state = 'stopped';
     this.timers.cancel(TIMER);
-    await this.running;
-    await this.quietly(async () => {
+    // Counts are no reason to keep a process: a database that does not answer is not waited for.
+    await within(this.running, END_MS);
+    const leaving = this.quietly(async () => {
       await this.flush();
-      await this.relays.leave(this.dataSource.manager, this.relay.owner);
+      await this.onOne((manager) => this.relays.leave(manager, this.relay.owner));
     });
+    await within(leaving, END_MS);
   }
 
   /** One round: everything counted since the last is written down. Tests call it; the timer does in production. */
@@ -111,17 +119,22 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
 
   private async roundNow(): Promise<void> {
     await this.flush();
-    const { manager } = this.dataSource;
     if (!this.toldFormer) {
       this.toldFormer = true;
       await this.reads.run((bounded) => this.former.tell(bounded));
     }
-    if (!(await this.leases.take(manager, JOB, this.relay.owner, JOB_MS))) return this.deadLetters.recheck();
-    await this.measure(manager);
+    const isOurs = await this.onOne((manager) => this.leases.take(manager, JOB, this.relay.owner, JOB_MS));
+    if (!isOurs) return this.deadLetters.recheck();
+    await this.measure();
     // Rows that died where the process did not live to count them, or that a person has cleared.
     await this.deadLetters.check();
-    if (this.rounds % PRUNE_EVERY === 0) await this.prune(manager);
+    if (this.rounds % PRUNE_EVERY === 0) await this.onOne((manager) => this.prune(manager), PRUNE_MS);
     this.rounds += 1;
+  }
+
+  /** On a connection that is given up when it does not answer: a half-open one would hold the rounds, and a shutdown, for ever. */
+  private onOne<T>(work: (manager: EntityManager) => Promise<T>, endAfterMs = END_MS): Promise<T> {
+    return onConnection(this.dataSource, work, endAfterMs);
   }
 
   private async flush(): Promise<void> {
@@ -133,22 +146,23 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     this.unwritten.giveBack(counted);
     const { metrics } = this.unwritten.drain();
     try {
-      await this.dataSource.transaction('READ COMMITTED', async (manager) => {
+      const write = async (manager: EntityManager) => {
         await this.store.lightly(manager);
         await this.store.flush(manager, { ...counted, metrics });
         await this.alertStore.add(manager, alerts);
         await this.relays.beat(manager, this.instance());
-      });
+      };
+      await inTransaction(this.dataSource.manager, END_MS, write, END_MS);
     } catch (error) {
       // Added up again at the next round; duplicates and secrets are notes that may be missed.
       this.unwritten.giveBack({ metrics });
       this.alerts = [...alerts, ...this.alerts].slice(-MAX_ALERTS);
       throw error;
     }
-    await this.explainer.explain(this.dataSource.manager);
+    await this.onOne((manager) => this.explainer.explain(manager), PRUNE_MS);
   }
 
-  private async measure(manager: EntityManager): Promise<void> {
+  private async measure(): Promise<void> {
     const { backlog, instances, unknown } = await this.reads.run(async (bounded) => ({
       backlog: await this.relays.backlog(bounded),
       instances: await this.relays.list(bounded),
@@ -157,19 +171,16 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     this.watch.backlog(backlog);
     this.watch.unknown(unknown);
     const gauge = (metric: string, value: number) => ({ source: '', metric: `max:${metric}`, value });
-    await this.store.flush(manager, {
-      duplicates: [],
-      secrets: [],
-      metrics: [
-        gauge('backlog-ms', Math.round(backlog.overdue[0]?.ageMs ?? 0)),
-        gauge('pending', backlog.pending),
-        gauge('dead', backlog.dead),
-        gauge(
-          'running',
-          instances.reduce((sum, one) => sum + one.running, 0),
-        ),
-      ],
-    });
+    const metrics = [
+      gauge('backlog-ms', Math.round(backlog.overdue[0]?.ageMs ?? 0)),
+      gauge('pending', backlog.pending),
+      gauge('dead', backlog.dead),
+      gauge(
+        'running',
+        instances.reduce((sum, one) => sum + one.running, 0),
+      ),
+    ];
+    await this.onOne((manager) => this.store.flush(manager, { duplicates: [], secrets: [], metrics }));
   }
 
   private async prune(manager: EntityManager): Promise<void> {

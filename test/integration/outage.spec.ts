@@ -13,6 +13,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { sesmetric, SESMETRIC_SECRET } from '../support/signing.js';
@@ -513,6 +514,16 @@ describe('the connections of the pool are half open: nothing comes back on them,
     expect(sent).toHaveLength(3);
     expect(to.relay.running).toBe(0);
   }, 90_000);
+
+  it('a shutdown does not wait for counts that cannot be written down', async () => {
+    const to = await start({ databaseUrl: frozen.url, loop: true, webhooks: { relay: false } });
+    const keeper = to.app.get(DeskKeeper);
+    await keeper.round();
+    frozen.freeze();
+    const round = keeper.round().catch(() => undefined);
+    await keeper.beforeApplicationShutdown();
+    await round;
+  }, 60_000);
 
   it('a shutdown does not wait longer for an inline delivery than its provider does', async () => {
     const to = await start({
