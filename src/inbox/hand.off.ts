@@ -24,6 +24,9 @@ export interface Offer extends Claim {
   readonly places: readonly HeldPlace[];
 }
 
+/** When a lease in doubt is looked for again; each time twice as long after. */
+const GIVE_BACK_AGAIN_MS = 1_000;
+
 /**
  * Warm hand-off: a row that finds a place free is inserted leased to this process and runs right after the commit, with its event in
  * memory, instead of being looked for. Only while nothing of its name waits: what came before goes first. Never one with an order key
@@ -77,7 +80,7 @@ export class HandOff {
 
   /** The claim failed, and may have been committed all the same: then its rows are leased, and nobody runs them. */
   inDoubt({ places }: Offer): void {
-    for (const place of places) this.track(this.giveBack(place));
+    for (const place of places) this.track(this.giveBackInDoubt(place));
   }
 
   /** Waits until what has been committed runs, or has been given back. False when it took longer. */
@@ -104,9 +107,17 @@ export class HandOff {
   private async begin(place: HeldPlace, row: LeasedRow): Promise<void> {
     const paused = await this.paused.read(this.leaseMs).catch(() => undefined);
     // Nothing is awaited from here on: what is decided holds when it starts.
-    if (!this.mayBegin(place, row, paused)) return this.giveBack(place);
-    const job = this.runner.startHeld(place, { ...row, arrivedAt: performance.now() });
-    void job.ended.then((outcomes) => this.loop.runEnded(namesToRunAgain(job, outcomes)));
+    if (!this.mayBegin(place, row, paused)) {
+      await this.giveBack(place);
+      return;
+    }
+    try {
+      const job = this.runner.startHeld(place, { ...row, arrivedAt: performance.now() });
+      void job.ended.then((outcomes) => this.loop.runEnded(namesToRunAgain(job, outcomes)));
+    } catch (error) {
+      this.logger.error(logLine(`a committed row could not be started: ${errorText(error)}`, rowFacts(row)));
+      await this.giveBack(place);
+    }
   }
 
   private mayBegin({ leaseEndsAt }: HeldPlace, { name }: LeasedRow, paused: Paused | undefined): boolean {
@@ -121,16 +132,44 @@ export class HandOff {
     return paused.has('handler', firstName(handler)) || paused.has('source', handler.source);
   }
 
-  private async giveBack(place: HeldPlace): Promise<void> {
+  /**
+   * The server may commit the claim after this process has given it up, as behind a lock or a half-open connection: it is looked for
+   * until the lease would have ended. Not waited for: behind the fence, nothing else depends on it.
+   */
+  private async giveBackInDoubt(place: HeldPlace): Promise<void> {
+    if (await this.giveBack(place)) return;
     const [row] = place.rows;
+    let delayMs = GIVE_BACK_AGAIN_MS;
+    const again = () => {
+      if (performance.now() + delayMs > place.leaseEndsAt) return;
+      setTimeout(() => {
+        // A second claim under the same ids may have brought it here.
+        if ([...this.runner.jobs].some(({ rows }) => rows.some(({ id }) => id === row.id))) return;
+        delayMs *= 2;
+        void this.release(row).then((released) => (released ? undefined : again()));
+      }, delayMs).unref();
+    };
+    again();
+  }
+
+  private async giveBack(place: HeldPlace): Promise<boolean> {
+    try {
+      return await this.release(place.rows[0]);
+    } finally {
+      this.letGo(place);
+    }
+  }
+
+  /** Whether there was a lease. */
+  private async release(row: LeasedRow): Promise<boolean> {
     try {
       const released = await this.statements.send((manager) => this.store.release(manager, [row]));
       if (released > 0) this.wakeUp.wake([row.name]);
+      return released > 0;
     } catch (error) {
       const text = `a lease could not be given back, and will end: ${errorText(error)}`;
       this.logger.warn(logLine(text, rowFacts(row)));
-    } finally {
-      this.letGo(place);
+      return false;
     }
   }
 
@@ -140,7 +179,9 @@ export class HandOff {
   }
 
   private track(work: Promise<void>): void {
-    const ended: Promise<void> = work.finally(() => this.givingBack.delete(ended));
+    const ended: Promise<void> = work
+      .catch((error: unknown) => this.logger.error(logLine(`hand-off failed: ${errorText(error)}`, {})))
+      .finally(() => this.givingBack.delete(ended));
     this.givingBack.add(ended);
   }
 }

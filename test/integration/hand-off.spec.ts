@@ -1,6 +1,7 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { hmac, OnWebhook, type WebhookEvent, type WebhooksOptions } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { JobRunner } from '../../src/outbox/job.runner.js';
 import { RelayLoop } from '../../src/outbox/relay.loop.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
@@ -94,10 +95,10 @@ async function start(setup: Partial<InboxSetup> = {}, handlers: readonly Type[] 
 async function ready(): Promise<void> {
   await until(() => Object.keys(sources).every((source) => inbox.relay.isDry(`${source}/handle`)));
 }
-/** Claims for which the condition holds take half a second. */
-async function slowClaims(when: string): Promise<void> {
+/** Claims for which the condition holds take their time. */
+async function slowClaims(when: string, seconds = 0.5): Promise<void> {
   await inbox.query(`CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`);
+    $$ BEGIN PERFORM pg_sleep(${seconds}); RETURN NEW; END $$`);
   await inbox.query(`CREATE TRIGGER slow BEFORE INSERT ON webhook_claim FOR EACH ROW WHEN (${when})
     EXECUTE FUNCTION pause()`);
 }
@@ -243,6 +244,38 @@ it('what was committed although the claim failed is given back, and runs once', 
   await done();
   expect(events).toHaveLength(1);
   expect(await inbox.rows(WAS_LEASED)).toMatchObject([{ lost: 0 }]);
+});
+
+it('what the server commits only after the claim was given up, and after it was looked for, is given back', async () => {
+  await start({ webhooks: { claimTimeout: '300ms' } });
+  latch.open();
+  await slowClaims('true', 2);
+  expect(await inbox.deliverTo('free', '1')).toMatchObject({ status: 503 });
+  await until(async () => (await inbox.rows()).length === 1, 20_000);
+  await done();
+  expect(await inbox.rows(WAS_LEASED)).toMatchObject([{ lost: 0 }]);
+});
+
+it('one that cannot be started is given back, and ends no process', async () => {
+  await start();
+  latch.open();
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => void unhandled.push(reason);
+  process.on('unhandledRejection', note);
+  const runner = inbox.app.get(JobRunner);
+  const startHeld = runner.startHeld.bind(runner);
+  let refused = 0;
+  runner.startHeld = (...given) => {
+    if (refused > 0) return startHeld(...given);
+    refused += 1;
+    throw new Error('on purpose');
+  };
+  expect(await inbox.deliverTo('free', '1')).toMatchObject({ status: 200 });
+  await done();
+  process.off('unhandledRejection', note);
+  expect(refused).toBe(1);
+  expect(unhandled).toEqual([]);
+  expect(runner.occupants).toEqual([]);
 });
 
 it('what is committed while the process stops is given back, as if it had not begun', async () => {
