@@ -75,6 +75,7 @@ import { HandlerRunner } from './outbox/handler.runner.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { DeliveryPlaces } from './outbox/delivery.places.js';
 import { JobRunner } from './outbox/job.runner.js';
+import { Solos } from './outbox/solo.js';
 import { LoneStatements } from './outbox/lone.statements.js';
 import { Notifier } from './outbox/notifier.js';
 import { Pace } from './outbox/pace.js';
@@ -160,6 +161,7 @@ const outbox = [
   HostTimers,
   JobRunner,
   DeliveryPlaces,
+  Solos,
   Notifier,
   LeasePlan,
   Leaser,

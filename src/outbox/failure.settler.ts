@@ -53,6 +53,7 @@ export interface Within {
 export class FailureSettler {
   private readonly logger = new InboxLogger();
   private readonly aborted = new WeakSet<LeasedRow>();
+  private readonly excused = new WeakSet<LeasedRow>();
 
   constructor(
     private readonly store: SettleStore,
@@ -65,6 +66,11 @@ export class FailureSettler {
   /** A shutdown is nobody's failed attempt: a failure of these rows, given back or with a lease that will end, is not recorded. */
   abandon(rows: readonly LeasedRow[]): void {
     for (const row of rows) this.aborted.add(row);
+  }
+
+  /** A loss of this attempt is not counted. */
+  excuse(row: LeasedRow): void {
+    this.excused.add(row);
   }
 
   /** @param within the transaction that it belongs to. @default none: recorded, and told, at once */
@@ -167,7 +173,7 @@ export class FailureSettler {
   private record(row: LeasedRow, to: FailedSettle, error: string, inDoubt?: boolean): Promise<boolean> {
     return this.statements.send(
       async (manager) =>
-        (await this.store.fail(manager, row, to, error, inDoubt)) ||
+        (await this.store.fail(manager, row, to, error, inDoubt, this.excused.has(row))) ||
         (await this.store.hasFailed(manager, row, to, error)),
     );
   }

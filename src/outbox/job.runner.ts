@@ -16,7 +16,9 @@ import { LeasePlan } from './lease.plan.js';
 import { Pace } from './pace.js';
 import { PlaceQueue } from './place.queue.js';
 import { rowFacts } from './row-facts.js';
+import { Solos } from './solo.js';
 import { add, report, type TickReport } from './tick.report.js';
+import { WakeUp } from './wake-up.js';
 
 /** Runs leased rows, each in a place; what was leased ahead waits for one. What deliveries run takes the same places. */
 @Injectable()
@@ -38,6 +40,8 @@ export class JobRunner {
     private readonly effects: EffectRunner,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
+    private readonly solos: Solos,
+    private readonly wakeUp: WakeUp,
   ) {}
 
   /** Those that run and those that wait for a place. */
@@ -50,10 +54,9 @@ export class JobRunner {
     return [...this.all, ...this.held];
   }
 
-  /** Whether one runs that nothing may run beside. */
+  /** Whether nothing may begin now, beside a row that was lost twice. */
   get isExclusive(): boolean {
-    for (const { exclusive } of this.all) if (exclusive) return true;
-    return false;
+    return this.holder() !== undefined;
   }
 
   /** Keeps a place for a row that is about to be claimed, leased to this process. Undefined where there is none. */
@@ -101,12 +104,10 @@ export class JobRunner {
   start(rows: readonly LeasedRow[], leaseEndsAt: number, begun = false): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
-    const exclusive = row.alone && row.wasLost;
-    const before = exclusive ? [...this.all].map((job) => job.ended) : [];
-    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun };
-    const place = exclusive ? Promise.all(before).then(() => this.place(job)) : this.place(job);
+    const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.changed()) : undefined;
+    const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun, solo };
+    const place = this.place(job);
     const started: StartedJob = Object.assign(job, {
-      exclusive,
       ended: place.then((begins) => (begins ? this.run(started) : new Map())),
     });
     this.all.add(started);
@@ -118,11 +119,19 @@ export class JobRunner {
    * @param leaves which of them
    */
   takeWaiting(leaves: (row: LeasedRow) => boolean): readonly LeasedRow[] {
-    const waiting = [...this.all].filter((job) => !job.begun && leaves(job.rows[0]!));
-    const left = new Set<Occupant>(this.queue.take((one) => waiting.some((job) => job === one)));
-    const jobs = waiting.filter((job) => left.has(job));
-    for (const job of jobs) this.all.delete(job);
+    const jobs = [...this.all].filter((job) => !job.begun && leaves(job.rows[0]!));
+    this.queue.take((one) => jobs.some((job) => job === one));
+    for (const job of jobs) {
+      this.all.delete(job);
+      job.solo?.ended();
+    }
     return jobs.flatMap(({ rows }) => rows);
+  }
+
+  /** A row that was lost twice lets others begin. */
+  private changed(): void {
+    this.queue.fill(() => this.occupants);
+    this.wakeUp.wakeOwn([]);
   }
 
   private async place(job: Job): Promise<boolean> {
@@ -130,8 +139,18 @@ export class JobRunner {
   }
 
   private begins(job: Job): boolean {
+    const holder = this.holder();
+    if (holder !== undefined && holder !== job) return false;
+    const others = this.occupants.some((one) => one !== job && one.begun);
+    if (job.solo !== undefined && !job.solo.mayBegin(others)) return false;
     job.begun = this.plan.hasPlace(job.rows[0]!, this.occupants);
+    if (job.begun) job.solo?.begun();
     return job.begun;
+  }
+
+  private holder(): Job | undefined {
+    for (const job of this.all) if (job.solo?.holds === true) return job;
+    return undefined;
   }
 
   private async run(job: StartedJob): Promise<Outcomes> {
@@ -147,6 +166,7 @@ export class JobRunner {
       this.logger.error(logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(row!)));
     } finally {
       job.deadline.end();
+      job.solo?.ended();
       this.all.delete(job);
     }
     if (row!.kind === 'handler') this.pace.runTook(work.name, performance.now() - startedAt);

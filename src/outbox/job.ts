@@ -1,6 +1,7 @@
 import type { LeasedRow } from '../storage/leased.rows.js';
 import type { Outcomes } from './batch.runner.js';
 import type { Deadline } from './deadline.js';
+import type { Solo } from './solo.js';
 
 interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
   readonly event?: { readonly source: string };
@@ -29,14 +30,14 @@ export interface Job {
   leaseEndsAt: number;
   /** False while it waits for a place: it was leased ahead. */
   begun: boolean;
+  /** Of a row that was lost again where it ran as the only suspect. */
+  readonly solo?: Solo;
 }
 
 /** A job whose rows are leased. */
 export interface StartedJob extends Job {
   /** Resolves with nothing for a job that was given back before it had begun. */
   readonly ended: Promise<Outcomes>;
-  /** It was lost again where it ran as the only suspect: nothing else runs in this process while it does. */
-  readonly exclusive: boolean;
 }
 
 /** Names of its rows that have not ended well: they may be due again. */

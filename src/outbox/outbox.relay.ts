@@ -89,7 +89,8 @@ export class OutboxRelay {
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
     // What has waited for a place for so long may find one elsewhere. Not awaited: leases are renewed meanwhile.
-    void this.leaser.giveBackWaiting();
+    // One that was lost twice is only waiting for the others to end.
+    void this.leaser.giveBackWaiting(({ alone, wasLost }) => !(alone && wasLost));
     const jobs = [...this.runner.jobs];
     if (jobs.length === 0) return;
     const { leaseMs } = runningRelay(this.options);

@@ -123,6 +123,10 @@ export const BEGIN_EFFECT = `
   )
   SELECT id FROM begun`;
 
+// An attempt whose loss does not count. `attempt_base` stays within `attempt`: the attempts that brought the row into the lane are counted.
+export const EXCUSE = `
+  UPDATE webhook_outbox o SET attempt_base = least(o.attempt, o.attempt_base + 1) WHERE ${FENCE}`;
+
 export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   released AS (

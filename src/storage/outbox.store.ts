@@ -7,6 +7,7 @@ import { plannedOnce } from './one.message.js';
 import {
   BEGIN_EFFECT,
   DUE_NAMES,
+  EXCUSE,
   LEASE_ALONE,
   LEASE_EVENT,
   leaseDue,
@@ -122,6 +123,11 @@ export class OutboxStore {
   async begin(manager: EntityManager, lease: Lease): Promise<boolean> {
     const rows: unknown[] = await manager.query(BEGIN_EFFECT, fence(lease));
     return rows.length === 1;
+  }
+
+  /** The loss of this attempt is not to be counted; a failure that is recorded is, by `fail` with `excused`. */
+  async excuse(manager: EntityManager, lease: Lease): Promise<void> {
+    await manager.query(EXCUSE, fence(lease));
   }
 
   /**

@@ -41,7 +41,7 @@ export const FAIL = `
   WITH failed AS (
     UPDATE webhook_outbox o
        SET state = $4, leased_by = NULL, error = $7, reason = $6,
-           alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')},
+           alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')} - CASE WHEN $10 THEN 1 ELSE 0 END,
            begun_at = CASE WHEN $8 THEN o.begun_at END,
            due_at = CASE WHEN $4 = 'pending' THEN greatest(clock_timestamp(),
                          coalesce($9::timestamptz, clock_timestamp()) + $5 * interval '1 ms') ELSE o.due_at END,

@@ -110,6 +110,7 @@ export class SettleStore {
   /**
    * Settles a failed attempt. False when the lease is no longer ours.
    * @param inDoubt an effect's call may have gone through: the next attempt asks first
+   * @param excused its loss was not to be counted; its failure is
    */
   async fail(
     manager: EntityManager,
@@ -117,6 +118,7 @@ export class SettleStore {
     to: FailedSettle,
     error: string,
     inDoubt = false,
+    excused = false,
   ): Promise<boolean> {
     const rows: unknown[] = await manager.query(FAIL, [
       ...fence(lease),
@@ -126,6 +128,7 @@ export class SettleStore {
       storable(error, MAX_ERROR_BYTES),
       inDoubt,
       to.state === 'pending' ? to.since : undefined,
+      excused,
     ]);
     return rows.length === 1;
   }

@@ -11,6 +11,7 @@ import { JobRunner } from '../../../src/outbox/job.runner.js';
 import { PausedNames } from '../../../src/outbox/paused.names.js';
 import { until } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
+import { Solos } from '../../../src/outbox/solo.js';
 import { awardeeSource, clear, record, startInbox, type TestInbox } from '../support/inbox.js';
 import { EVENTS, MAX_ATTEMPTS, UNITS, type End, type Outcome } from './inbox.model.js';
 import type { Call, Seen } from './round.model.js';
@@ -53,6 +54,8 @@ export class World {
     } as const;
     const start = (relay: number) => startInbox({ database, webhooks, providers: [methods(world, relay)] });
     world.inboxes = [await start(0), await start(1)];
+    // In the model's time nothing takes long.
+    for (const { app } of world.inboxes) app.get(Solos).firstMs = 600_000;
     return world;
   }
 
