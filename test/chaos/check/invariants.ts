@@ -1,3 +1,4 @@
+import { OVERDUE_MS } from '../play/flow.js';
 import type { Kill, Sent, SinkCall } from '../play/log.js';
 import { checkClocks, isOutsideWindow } from './clocks.js';
 import { checkOutages } from './outages.js';
@@ -11,9 +12,8 @@ const LEASED_SHARE = 0.3;
 const CLAIMING_SHARE = 0.1;
 /** Too few to speak of shares. */
 const FEW = 20;
-/** A machine that is busy with other things starts, polls and leases late; how late its answers are says how busy it is. */
-const BUSY_MS = 10_000;
-const BUSY_ANSWERS = 10;
+/** A round of a relay is a timer and up to a dozen statements: so many times what a timer and two statements of the watch were late by. */
+const LOOKS_OF_A_ROUND = 6;
 /** Only faults end leases. Some are taken in their very moment, and a machine that is buried renews late: as many again by half, and these. */
 const SPARE = 20;
 const EXAMPLES = 5;
@@ -114,8 +114,9 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
   if (tables.lost > held + held / 2 + SPARE)
     faults.push(`leases lost: ${tables.lost}, and ${held} were held at faults`);
 
-  const allowedMs = BUSY_MS + BUSY_ANSWERS * slowAnswerMs(sent);
-  const late = logs.overdue.filter(({ ms, upMs }) => Math.min(ms, upMs) > allowedMs);
+  const late = logs.overdue.filter(
+    ({ ms, upMs, lookMs }) => Math.min(ms, upMs) > OVERDUE_MS + LOOKS_OF_A_ROUND * lookMs,
+  );
   blame('leases that ended and that nobody took', [...new Set(late.map(({ id }) => id))]);
 
   return {
@@ -135,6 +136,7 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
       lost: lost.length,
       doubled: doubled.length,
       slowAnswerMs: slowAnswerMs(sent),
+      slowestLookMs: Math.max(0, ...logs.overdue.map(({ lookMs }) => lookMs)),
       longestOverdueMs: Math.max(0, ...logs.overdue.map(({ ms, upMs }) => Math.min(ms, upMs))),
     },
   };

@@ -6,8 +6,11 @@ import { POLL_MS } from './fleet.js';
 import type { Log, Overdue } from './log.js';
 import type { Provider } from './provider.js';
 
-/** A lease that ended this long ago should be somebody's again. */
-const OVERDUE_MS = POLL_MS + 1_000;
+/** A lease that ended this long ago should be somebody's again, on a machine that has nothing else to do. */
+export const OVERDUE_MS = POLL_MS + 1_000;
+const LOOK_EVERY_MS = 250;
+/** How long a look that was slow says something about leases: longer than one may be overdue. */
+const SLOW_LOOKS = 40;
 /** Events under way at once, so that a slow machine is not buried under retries. */
 const OPEN = 20;
 /** Rows that may be pending: with more, neither is an event sent nor a fault made. */
@@ -86,11 +89,16 @@ export class Flow {
 
   private async watch(): Promise<void> {
     const { ask, overdues, upMs } = this.setup;
+    const looks: number[] = [];
     while (!this.over) {
+      const startedAt = performance.now();
       this.backlog = (await ask(unsettled)) ?? this.backlog;
       const late = (await ask((client) => overdue(client, OVERDUE_MS))) ?? [];
-      for (const one of late) overdues.write({ ...one, upMs: Math.round(upMs()) });
-      await sleep(250);
+      const lookMs = Math.round(Math.max(0, ...looks));
+      for (const one of late) overdues.write({ ...one, upMs: Math.round(upMs()), lookMs });
+      await sleep(LOOK_EVERY_MS);
+      looks.push(performance.now() - startedAt - LOOK_EVERY_MS);
+      if (looks.length > SLOW_LOOKS) looks.shift();
     }
   }
 }

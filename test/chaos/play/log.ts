@@ -62,6 +62,8 @@ export interface Overdue {
   readonly ms: number;
   /** For how long the oldest of the receivers had been up, and the server. */
   readonly upMs: number;
+  /** What a timer and two statements of the watch were late by, at most, in the last ten seconds: how busy machine and server are. */
+  readonly lookMs: number;
 }
 
 export const LOGS = {
