@@ -1,5 +1,8 @@
 import { connect } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import * as fc from 'fast-check';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { hostileBodies, hostileHeaderValues } from '../support/fuzz/requests.js';
 import { ADAPTERS } from '../support/application.js';
 import { Receiver } from '../support/receiver.js';
@@ -74,6 +77,28 @@ const request = fc.record({
 });
 type FuzzRequest = typeof request extends fc.Arbitrary<infer T> ? T : never;
 
+/** Headers with which each source's verification gets as far as it can. */
+const HOSTILE: FuzzRequest['headers'] = [
+  ['X-Awardee-Signature', 'a'.repeat(64)],
+  ['X-Awardee-Delivery', 'x'],
+  ['X-SESMetric-Timestamp', String(Math.floor(Date.now() / 1_000))],
+  ['X-SESMetric-Signature', 'a'.repeat(64)],
+  ['Stripe-Signature', `t=${Math.floor(Date.now() / 1_000)},v1=${'a'.repeat(64)}`],
+  ['X-Hub-Signature-256', `sha256=${'a'.repeat(64)}`],
+  ['X-GitHub-Delivery', 'x'],
+];
+/** Samples of rejections, connections that linger and what the runtime keeps for itself. */
+const MAX_KEPT_BYTES = 32 * 1024 * 1024;
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+function heapAfterCollection(): number {
+  collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
 describe.each(ADAPTERS)('requests that nobody signed, on %s', (adapter) => {
   let receiver: Receiver;
   const unhandled: unknown[] = [];
@@ -97,6 +122,33 @@ describe.each(ADAPTERS)('requests that nobody signed, on %s', (adapter) => {
     process.off('unhandledRejection', note);
     await receiver?.stop();
   });
+
+  // Processor time rather than a clock's, and what a request costs beside what an empty one does: other work on the machine takes neither.
+  it(`a hostile request costs at most a second of processor time, and leaves no memory behind`, async () => {
+    const cost = async (one: FuzzRequest) => {
+      const before = process.cpuUsage();
+      await statusOf(receiver.origin, one);
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / 1_000;
+    };
+    const requests = CORPUS.flatMap((text) =>
+      SOURCES.map((name): FuzzRequest => {
+        return {
+          method: 'POST',
+          path: `/webhooks/${name}`,
+          headers: HOSTILE,
+          body: Buffer.from(text),
+          cutAt: undefined,
+        };
+      }),
+    );
+    for (const one of requests.slice(0, 20)) await cost(one);
+    await receiver.app.get(DeskKeeper).round();
+    const heap = heapAfterCollection();
+    for (const one of requests) expect(await cost(one)).toBeLessThan(1_000);
+    await receiver.app.get(DeskKeeper).round();
+    expect(heapAfterCollection() - heap).toBeLessThan(MAX_KEPT_BYTES);
+  }, 600_000);
 
   it(`${RUNS} of them: none is answered 2xx or 5xx, none claims, and the receiver serves on`, async () => {
     await fc.assert(

@@ -303,4 +303,65 @@ export const MUTANTS: readonly Mutant[] = [
     spec: 'test/unit/sources/constant-time.spec.ts',
     test: 'telegram: its word decides',
   },
+  {
+    name: 'the acknowledgement comes before the commit of the claim',
+    edits: [
+      edit(
+        'src/inbox/event.dispatcher.ts',
+        'claimed = await this.group.claim({ source, claims: offers });',
+        "void this.group.claim({ source, claims: offers }).catch(() => undefined);\n      return { kind: 'ok' };",
+      ),
+    ],
+    spec: 'test/integration/hand-off.spec.ts',
+    test: 'what was committed although the claim failed is given back, and runs once',
+  },
+  {
+    name: 'the newest of a key comes first',
+    edits: [
+      edit(
+        'src/storage/turn.sql.ts',
+        'ORDER BY o.due_at, o.id LIMIT 1) f',
+        'ORDER BY o.due_at DESC, o.id DESC LIMIT 1) f',
+      ),
+      edit(
+        'src/storage/turn.sql.ts',
+        'ORDER BY due_at, id LIMIT 1\n  ), free',
+        'ORDER BY due_at DESC, id DESC LIMIT 1\n  ), free',
+      ),
+    ],
+    spec: 'test/integration/order.spec.ts',
+    test: 'replayed rows run in the order of their arrival, before what came later',
+  },
+  {
+    name: 'retention may be shorter than what a provider sends again',
+    edits: [edit('src/core/resolve-source.ts', 'if (askedMs < resendMs) {', 'if (askedMs < 0) {')],
+    spec: 'test/integration/retention.spec.ts',
+    test: 'case 45: boot refuses a window shorter than what Stripe may resend',
+  },
+  {
+    name: 'the byte budget lets everything in',
+    edits: [edit('src/http/byte-budget.ts', 'this.options.byteBudget', 'Infinity')],
+    spec: 'test/e2e/body-limits.spec.ts',
+    test: 'holds the bytes of a delivery until its answer, and gives them back then',
+  },
+  {
+    name: 'the direct route passes by a global guard',
+    edits: [
+      edit('src/http/host.pipeline.ts', 'this.mayBeDirect && !this.hasEnhancers() &&', 'this.mayBeDirect &&'),
+    ],
+    spec: 'test/e2e/direct-route.spec.ts',
+    test: 'leaves nothing out that the application has put there: a guard of main.ts',
+  },
+  {
+    name: 'what deliveries run takes no place',
+    edits: [
+      edit(
+        'src/outbox/lease.plan.ts',
+        'const free = max - begun.count;\n    return begun',
+        'const free = max;\n    return begun',
+      ),
+    ],
+    spec: 'test/e2e/delivery-places.spec.ts',
+    test: 'beside no relay, leaves claims their connections whatever runs',
+  },
 ];

@@ -28,16 +28,19 @@ interface Report {
   }[];
 }
 
-/** How the tests of that name ended in the copy. */
-async function outcome(copy: string, { spec, test }: Mutant): Promise<'passed' | 'failed' | 'not found'> {
+type Outcome = 'passed' | 'failed' | 'not found';
+
+const escaped = (text: string) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
+
+/** How tests of a spec ended in the copy, by a part of their names. */
+async function outcomes(copy: string, spec: string, tests: readonly string[]): Promise<Map<string, Outcome>> {
   const file = join(copy, 'report.json');
-  const pattern = test.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
   const args = [
     '--experimental-vm-modules',
     join(ROOT, 'node_modules/jest/bin/jest.js'),
     spec,
     '-t',
-    pattern,
+    tests.map(escaped).join('|'),
   ];
   const child = spawn(
     process.execPath,
@@ -48,9 +51,12 @@ async function outcome(copy: string, { spec, test }: Mutant): Promise<'passed' |
   const report = JSON.parse(await readFile(file, 'utf8')) as Report;
   await rm(file);
   const results = report.testResults.flatMap((one) => one.assertionResults);
-  const named = results.filter(({ fullName }) => fullName.includes(test));
-  if (named.some(({ status }) => status === 'failed')) return 'failed';
-  return named.some(({ status }) => status === 'passed') ? 'passed' : 'not found';
+  const outcome = (test: string): Outcome => {
+    const named = results.filter(({ fullName }) => fullName.includes(test));
+    if (named.some(({ status }) => status === 'failed')) return 'failed';
+    return named.some(({ status }) => status === 'passed') ? 'passed' : 'not found';
+  };
+  return new Map(tests.map((test) => [test, outcome(test)]));
 }
 
 /** @throws Error when a text to replace is not there exactly once: the mutant has to be written again */
@@ -85,11 +91,15 @@ async function run(mutants: readonly Mutant[]): Promise<number> {
   try {
     for (const name of COPIED) await cp(join(ROOT, name), join(copy, name), { recursive: true });
     await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+    // Without the fault a test must pass, or it would catch anything: once for each spec.
+    const sounds = new Map<string, Map<string, Outcome>>();
     for (const mutant of mutants) {
-      // Without the fault the test must pass, or it would catch anything.
-      const sound = await outcome(copy, mutant);
+      const { spec, test } = mutant;
+      const tests = mutants.filter((one) => one.spec === spec).map((one) => one.test);
+      if (!sounds.has(spec)) sounds.set(spec, await outcomes(copy, spec, [...new Set(tests)]));
+      const sound = sounds.get(spec)!.get(test);
       const restore = await plant(copy, mutant);
-      const mutated = await outcome(copy, mutant);
+      const mutated = (await outcomes(copy, spec, [test])).get(test);
       await restore();
       const isCaught = sound === 'passed' && mutated === 'failed';
       if (isCaught) caught += 1;
