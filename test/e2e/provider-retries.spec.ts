@@ -277,7 +277,6 @@ describe.each(ADAPTERS)('retries: "provider" over HTTP on %s', (adapter) => {
       const startedAt = performance.now();
       expect(await receiver.deliver('hasty', request)).toBe(FAILED);
       expect(performance.now() - startedAt).toBeGreaterThan(1_400);
-      expect(performance.now() - startedAt).toBeLessThan(6_000);
       expect(await receiver.rows('hangs')).toMatchObject([
         { state: 'pending', attempt: 1, leased_by: null, error: expect.stringContaining('1500 ms') },
       ]);

@@ -256,11 +256,11 @@ it('a batch that was split is not aborted for the rows that it has settled: its 
     await alone.wait();
     signal.throwIfAborted();
   };
-  const inbox = await start({}, { webhooks: { relay: { lease: '900ms' } } });
+  const inbox = await start({}, { webhooks: { relay: { lease: '3s' } } });
   await deliver(inbox, 2);
   const tick = inbox.relay.tick();
   while (alone.arrived === 0) await new Promise((resolve) => setTimeout(resolve, 10));
-  for (let renewal = 0; renewal < 5; renewal += 1) {
+  for (let renewal = 0; renewal < 14; renewal += 1) {
     await inbox.relay.renew();
     await new Promise((resolve) => setTimeout(resolve, 250));
   }

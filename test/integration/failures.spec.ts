@@ -377,7 +377,7 @@ describe('R14 R38 dead letters', () => {
       alerts.length = 0;
       await Promise.all(['a', 'b'].map((id) => inbox.deliver(id)));
       await inbox.relay.tick();
-      await until(() => alerts.some((alert) => alert.kind === 'dead-letters'), 2_000);
+      await until(() => alerts.some((alert) => alert.kind === 'dead-letters'));
     }
 
     async function die(id: string): Promise<void> {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Dialog } from './ui.tsx';
 
 /** One step of an action; larger selections take several. Returns how many it covered, and what to say of it. */
@@ -26,8 +26,8 @@ export function ActDialog(props: {
   const form = useRef<HTMLFormElement>(null);
   // What it is about when it opens: the page behind goes on, and what is acted on is there no longer afterwards.
   const [{ title, total }] = useState({ title: props.title, total: props.total });
-  // The button that was pressed has gone, and the focus with it.
-  useEffect(() => {
+  // The button that was pressed has gone, and the focus with it. The next button has the focus before the outcome is painted, so that Enter reaches it.
+  useLayoutEffect(() => {
     if (phase !== 'ask') form.current?.querySelector<HTMLElement>('.dialog-actions button')?.focus();
   }, [phase]);
 
