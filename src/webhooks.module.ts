@@ -23,8 +23,10 @@ import { AnswerWriter } from './http/answer.writer.js';
 import { ByteBudget } from './http/byte-budget.js';
 import { MAY_BE_DIRECT } from './http/controller.metadata.js';
 import { DirectRoute } from './http/direct.route.js';
+import { HostAnswers } from './http/host.answers.js';
 import { HostPipeline } from './http/host.pipeline.js';
 import { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
+import { OwnEnhancers } from './http/own.enhancers.js';
 import { RawBodyInstaller } from './http/raw-body.installer.js';
 import { RouteExplorer } from './http/route.explorer.js';
 import { SignatureGuard } from './http/signature.guard.js';
@@ -198,7 +200,9 @@ const http = [
   AnswerWriter,
   ByteBudget,
   DirectRoute,
+  HostAnswers,
   HostPipeline,
+  OwnEnhancers,
   WebhookRequests,
   IdempotencyInterceptor,
   RawBodyInstaller,

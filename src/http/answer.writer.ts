@@ -1,22 +1,41 @@
-import type { ServerResponse } from 'node:http';
+import { validateHeaderValue, type ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
-import { HttpAdapterHost } from '@nestjs/core';
 import type { Answer } from '../core/answer.js';
+import { InboxLogger } from '../core/inbox.logger.js';
+import { errorText, logLine } from '../core/log.js';
+import { Throttle } from '../core/throttle.js';
+import { ANSWERS } from '../inbox/answers.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
+
+/** What this needs of Fastify's reply. */
+interface FastifyReplyLike {
+  readonly raw: ServerResponse;
+  code(status: number): FastifyReplyLike;
+  headers(headers: Readonly<Record<string, string>>): FastifyReplyLike;
+  send(text: string): unknown;
+}
 
 /** Writes answers past whatever would wrap them. */
 @Injectable()
 export class AnswerWriter {
-  constructor(
-    private readonly adapterHost: HttpAdapterHost,
-    private readonly dispatcher: EventDispatcher,
-  ) {}
+  private readonly logger = new InboxLogger();
+  private readonly lines = new Throttle();
+  private readonly written = new WeakSet<ServerResponse>();
 
-  /** Through the HTTP adapter. */
-  write(response: unknown, answer: Answer): void {
-    const { httpAdapter } = this.adapterHost;
-    for (const [name, value] of this.headers(answer)) httpAdapter.setHeader(response, name, value);
-    httpAdapter.reply(response, textOf(answer), answer.status);
+  constructor(private readonly dispatcher: EventDispatcher) {}
+
+  /** To Express's response, which is Node's, or to Fastify's reply, so that its hooks see it. */
+  write(response: ServerResponse | FastifyReplyLike, answer: Answer): void {
+    const raw = 'raw' in response ? response.raw : response;
+    // The application has given up on the request and answered itself.
+    if (raw.headersSent) return;
+    const sound = this.isSendable(answer) ? answer : ANSWERS.unavailable;
+    if (!('raw' in response)) return this.writeDirect(response, sound);
+    this.written.add(raw);
+    response
+      .code(sound.status)
+      .headers(Object.fromEntries(this.headers(sound)))
+      .send(textOf(sound));
   }
 
   /** To Node's own response. */
@@ -26,7 +45,26 @@ export class AnswerWriter {
     if (answer.status === NO_CONTENT) response.removeHeader('content-type');
     else response.setHeader('content-length', Buffer.byteLength(text));
     response.statusCode = answer.status;
+    this.written.add(response);
     response.end(text);
+  }
+
+  /** Whether the answer was given here, and not by the application. */
+  hasWritten(response: ServerResponse): boolean {
+    return this.written.has(response);
+  }
+
+  /** A provider of the application's own may make headers that HTTP does not have. */
+  private isSendable(answer: Answer): boolean {
+    try {
+      for (const [name, value] of Object.entries(answer.headers ?? {})) validateHeaderValue(name, value);
+      return true;
+    } catch (error) {
+      const line = this.lines.next('');
+      const text = `an answer could not be sent, answered 503 instead: ${errorText(error)}`;
+      if (line !== undefined) this.logger.error(logLine(text, { ...line }));
+      return false;
+    }
   }
 
   private headers({ body, headers = {} }: Answer): [string, string][] {

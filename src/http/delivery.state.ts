@@ -31,6 +31,8 @@ export interface AdapterRequest {
   /** Fastify's wrapped Node request. */
   readonly raw?: IncomingMessage;
   readonly params?: Readonly<Record<string, string>>;
+  /** Fastify's: the route that its router has chosen. */
+  readonly routeOptions?: { readonly url?: string };
   readonly originalUrl?: string;
   readonly url: string;
   readonly rawBody?: unknown;

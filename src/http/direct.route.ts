@@ -3,6 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { errorText, logLine } from '../core/log.js';
+import { Throttle } from '../core/throttle.js';
 import type { Source } from '../core/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
@@ -18,6 +19,7 @@ import { WebhookRequests } from './webhook.requests.js';
 @Injectable()
 export class DirectRoute {
   private readonly logger = new InboxLogger();
+  private readonly lines = new Throttle();
 
   constructor(
     private readonly requests: WebhookRequests,
@@ -28,7 +30,7 @@ export class DirectRoute {
 
   /**
    * Answers in any case: behind it is nobody who would.
-   * @param url path and query as received
+   * @param url the target as received
    */
   async serve(
     request: IncomingMessage,
@@ -42,10 +44,26 @@ export class DirectRoute {
       const isBegun = response.headersSent;
       if (isBegun) response.destroy();
       else this.writer.writeDirect(response, ANSWERS.unavailable);
-      const end = isBegun ? 'its connection was ended' : 'answered 503';
-      const text = `a webhook could not be served, ${end}; the provider comes again: ${errorText(error)}`;
-      this.logger.error(logLine(text, { source: source.name }));
+      this.tell(source, isBegun ? 'its connection was ended' : 'answered 503', error);
     }
+  }
+
+  /** The answer to a name that is no source's, where the adapter has none of its own. */
+  refuseUnknown(response: ServerResponse): void {
+    const { answer } = this.requests.refused(
+      '',
+      'unknown-source',
+      'no source has so long a name',
+      ANSWERS.unknownSource,
+    );
+    this.writer.writeDirect(response, answer);
+  }
+
+  private tell(source: Source, end: string, error: unknown): void {
+    const line = this.lines.next(source.name);
+    if (line === undefined) return;
+    const text = `a webhook could not be served, ${end}; the provider comes again: ${errorText(error)}`;
+    this.logger.error(logLine(text, { source: source.name, ...line }));
   }
 
   private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {

@@ -15,6 +15,7 @@ import type { Verdict } from '../inbox/verdict.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { AnswerWriter } from './answer.writer.js';
 import { adapterRequest, nodeRequest, stateOf, type DeliveryState } from './delivery.state.js';
+import { OwnEnhancers } from './own.enhancers.js';
 import { routeName } from './route.explorer.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
@@ -28,9 +29,12 @@ export class IdempotencyInterceptor implements NestInterceptor {
     @Inject(Inbox) private readonly inbox: Inbox,
     private readonly dispatcher: EventDispatcher,
     private readonly writer: AnswerWriter,
+    private readonly enhancers: OwnEnhancers,
   ) {}
 
   async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<undefined>> {
+    const instead = this.enhancers.insteadOf(this, IdempotencyInterceptor, 'intercept');
+    if (instead !== undefined) return instead.intercept(context, next);
     const state = stateOf(nodeRequest(adapterRequest(context)));
     if (state === undefined) {
       throw new ConfigurationError(

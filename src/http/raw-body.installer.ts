@@ -2,15 +2,32 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
+import { methodsOf } from '../inbox/delivery.verifier.js';
 import { ByteBudget } from './byte-budget.js';
+import type { AdapterRequest } from './delivery.state.js';
 import { DirectRoute } from './direct.route.js';
-import { BODY_PARSERS, HostPipeline, READER } from './host.pipeline.js';
+import { ExpressWay, READER } from './express.way.js';
+import { HostAnswers } from './host.answers.js';
+import { HostPipeline } from './host.pipeline.js';
+import { LongPaths, type RouteAdding } from './long.paths.js';
 import { rawBodyOf, readRawBody } from './raw-body.js';
-import { WebhookRoutes } from './webhook.routes.js';
+import { WebhookRoutes, type FoundRoute } from './webhook.routes.js';
 
 type Next = (error?: unknown) => void;
 
-/** What this needs of Express: `use` puts the reader in front of the body parsers, which Nest installs later. */
+/** Names of the body parsers that Nest and Express install. */
+const BODY_PARSERS: ReadonlySet<string> = new Set([
+  'jsonParser',
+  'urlencodedParser',
+  'textParser',
+  'rawParser',
+  'multerMiddleware',
+]);
+
+/** A content type for a request whose body has been read. */
+const NO_BODY = 'application/vnd.webhook-inbox.no-body';
+
+/** What this needs of Express. */
 interface ExpressLike {
   /** `slash`: whether the layer is for every path. */
   readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
@@ -18,13 +35,17 @@ interface ExpressLike {
 /** What this needs of Fastify. */
 interface FastifyLike {
   addHook(
-    name: string,
+    name: 'preParsing' | 'preValidation',
     hook: (request: FastifyRequestLike, reply: FastifyReplyLike, payload: unknown) => unknown,
   ): unknown;
+  addContentTypeParser(
+    type: string,
+    parser: (request: unknown, payload: unknown, done: (error: null) => void) => void,
+  ): unknown;
 }
-interface FastifyRequestLike {
+interface FastifyRequestLike extends AdapterRequest {
   readonly raw: IncomingMessage;
-  readonly routeOptions: { readonly url?: string };
+  readonly is404: boolean;
 }
 interface FastifyReplyLike {
   readonly raw: ServerResponse;
@@ -38,13 +59,18 @@ interface FastifyReplyLike {
  */
 @Injectable()
 export class RawBodyInstaller {
+  private way: ExpressWay | undefined;
+  private readonly longPaths: LongPaths;
+
   constructor(
     private readonly adapterHost: HttpAdapterHost,
     private readonly routes: WebhookRoutes,
     private readonly budget: ByteBudget,
     private readonly pipeline: HostPipeline,
     private readonly direct: DirectRoute,
+    private readonly answers: HostAnswers,
   ) {
+    this.longPaths = new LongPaths(routes, (response) => direct.refuseUnknown(response));
     // At once, or when a testing module gets its adapter.
     adapterHost.init$.subscribe(() => this.install());
   }
@@ -69,8 +95,10 @@ export class RawBodyInstaller {
    */
   installDirect(): void {
     const adapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined;
-    if (adapter?.getType?.() !== 'express') return;
-    const server = adapter.getHttpServer() as Server;
+    const server = adapter?.getHttpServer?.() as Server | undefined;
+    if (adapter === undefined || server === undefined) return;
+    if (adapter.getType() === 'fastify') return this.longPaths.install(server);
+    if (adapter.getType() !== 'express') return;
     const [express, ...others] = server.listeners('request');
     // What others listen for is theirs: then the reader serves the route, when Express comes to it.
     if (express === undefined || express !== adapter.getInstance() || others.length > 0) return;
@@ -78,11 +106,13 @@ export class RawBodyInstaller {
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const url = request.url ?? '';
       const found = this.routes.find(request.method ?? '', url);
-      if (found?.own === undefined || !this.pipeline.isEmpty(found.own)) {
+      if (found === undefined || !this.isDirectOnExpress(found)) {
         express.call(server, request, response);
         return;
       }
       const { source } = found;
+      const poweredBy = this.way?.poweredBy;
+      if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
       readRawBody(request, response, source, this.budget)
         .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
         // Nothing of it is known to be claimed: the provider comes again.
@@ -90,12 +120,18 @@ export class RawBodyInstaller {
     });
   }
 
+  private isDirectOnExpress({ own }: FoundRoute): boolean {
+    const { way } = this;
+    return own !== undefined && way !== undefined && this.pipeline.isEmptyOnExpress(own, way);
+  }
+
   private install(): void {
     const httpAdapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null;
     // An application context (a worker, a cron) tells that its adapter is ready, too, and has none.
     if (httpAdapter === null) return;
-    if (httpAdapter.getType() === 'fastify') this.installOnFastify(httpAdapter.getInstance<FastifyLike>());
-    else this.installOnExpress();
+    if (httpAdapter.getType() !== 'fastify') return this.installOnExpress();
+    this.longPaths.watch(httpAdapter.getInstance<RouteAdding>());
+    this.installOnFastify(httpAdapter.getInstance<FastifyLike>());
   }
 
   private installOnExpress(): void {
@@ -103,26 +139,27 @@ export class RawBodyInstaller {
       this.read(request, response, next);
     // The name by which checkOrder finds it.
     Object.defineProperty(read, 'name', { value: READER });
-    this.adapterHost.httpAdapter.use(read);
+    this.way = new ExpressWay(this.adapterHost.httpAdapter);
+    this.way.install(read);
   }
 
+  /** By the URL that Express has here: below a path of another application it is without that path. */
   private read(
     request: IncomingMessage & { originalUrl?: string },
     response: ServerResponse,
     next: Next,
   ): void {
-    const url = request.originalUrl ?? request.url ?? '';
-    const found = this.routes.find(request.method ?? '', url);
-    if (found === undefined || request.readableEnded) return next();
-    const { source, own } = found;
+    const found = this.routes.find(request.method ?? '', request.url ?? '');
+    if (found === undefined || request.readableEnded || rawBodyOf(request) !== undefined) return next();
+    const { source } = found;
     readRawBody(request, response, source, this.budget).then((read) => {
       if (!read) return;
-      if (own !== undefined && this.pipeline.isEmpty(own)) {
-        this.direct.serve(request, response, source, url).catch(next);
+      if (this.isDirectOnExpress(found)) {
+        this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
         return;
       }
-      // A refused body is not read to its end. A parser would start on the rest of it and answer in the guard's place.
-      if (!('bytes' in rawBodyOf(request)!)) hideBody(request);
+      this.answers.watch(response, found);
+      showNoBody(request);
       next();
     }, next);
   }
@@ -135,28 +172,61 @@ export class RawBodyInstaller {
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
-      const found = this.routes.find(raw.method ?? '', raw.url ?? '');
+      const found = this.routes.routed(request);
       if (found === undefined) return payload;
       const { source, own } = found;
+      if (request.is404) return this.refuseMethod(request, reply, found, payload);
       if (!(await readRawBody(raw, reply.raw, source, this.budget))) return new Promise(() => undefined);
-      if (own !== undefined && own === request.routeOptions.url && this.pipeline.isEmpty(own, request)) {
+      if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
         // What hooks before this one have set, CORS for one.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
-        await this.direct.serve(raw, reply.raw, source, raw.url ?? '');
+        await this.direct.serve(raw, reply.raw, source, request.originalUrl ?? request.url);
         return payload;
       }
+      this.answers.watch(reply.raw, found);
       hidden.set(raw, { ...raw.headers });
       hideBody(raw);
       return payload;
     });
     fastify.addHook('preValidation', async ({ raw }) => {
-      Object.assign(raw.headers, hidden.get(raw));
+      const headers = hidden.get(raw);
+      if (headers === undefined) return;
+      delete raw.headers['content-type'];
+      Object.assign(raw.headers, headers);
     });
+    fastify.addContentTypeParser(NO_BODY, (_request, _payload, done) => done(null));
   }
+
+  /** Fastify has no route for methods that it does not know, where Express has one for all. */
+  private async refuseMethod(
+    { raw, url }: FastifyRequestLike,
+    reply: FastifyReplyLike,
+    { source, own }: FoundRoute,
+    payload: unknown,
+  ): Promise<unknown> {
+    if (own === undefined || methodsOf(source).includes(raw.method ?? '')) return payload;
+    reply.hijack();
+    await this.direct.serve(raw, reply.raw, source, url);
+    return payload;
+  }
+}
+
+/**
+ * What looks for a body after us finds none: parsers ask for these headers, multipart ones too, and would wait for bytes that have
+ * been read. The content type stays, for code of the application that asks for it.
+ */
+function showNoBody(request: IncomingMessage): void {
+  for (const name of ['content-length', 'transfer-encoding']) delete request.headers[name];
+  // Who reads without asking gets an empty body: the end has been told, and is not told again.
+  request.on('newListener', (event, listener: () => void) => {
+    if (event === 'end' && request.readableEnded) setImmediate(listener);
+  });
 }
 
 /** Makes the request one without a body to whoever looks at its headers from here on. */
 function hideBody(request: IncomingMessage): void {
   for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
+  // Fastify refuses one of this method that names no type.
+  if (request.method === 'QUERY') request.headers['content-type'] = NO_BODY;
 }

@@ -2,13 +2,13 @@ import { Inject, Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
+import { Throttle } from '../core/throttle.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from './webhook.routes.js';
 
 const HOST = 'https://<your host>';
-const WARN_EVERY_MS = 60_000;
 /** Handlers of a source that its line names, and types of a handler. */
 const MAX_HANDLERS = 10;
 const MAX_TYPES = 5;
@@ -17,7 +17,7 @@ const MAX_TYPES = 5;
 @Injectable()
 export class SourceUrls {
   private readonly logger = new InboxLogger();
-  private readonly warnedAt = new Map<string, number>();
+  private readonly lines = new Throttle();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -67,9 +67,7 @@ export class SourceUrls {
   /** A delivery came to the module's own route. Warns, once a minute, of a source whose only taker is a route of the application's. */
   cameToOwnRoute(source: string): void {
     if (!this.registry.hasOnlyRoutes(source)) return;
-    const now = performance.now();
-    if (now - (this.warnedAt.get(source) ?? -Infinity) < WARN_EVERY_MS) return;
-    this.warnedAt.set(source, now);
+    if (this.lines.next(source) === undefined) return;
     const { own, routes } = this.routes.paths(source);
     this.logger.warn(
       oneSource(

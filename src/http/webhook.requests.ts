@@ -3,6 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log.js';
+import { Throttle } from '../core/throttle.js';
 import { RequestHeaders, type WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
@@ -10,16 +11,18 @@ import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { rawBodyOf } from './raw-body.js';
+import { targetOf } from './request.target.js';
 
 /** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
 @Injectable()
 export class WebhookRequests {
   private readonly logger = new InboxLogger();
+  private readonly lines = new Throttle();
 
   constructor(private readonly rejections: Rejections) {}
 
   /**
-   * @param url path and query as received, whatever they were rewritten to since
+   * @param url the target as received, whatever it was rewritten to since
    * @param kept the bytes that Nest has kept under `rawBody: true`, for a body that this module did not read itself
    * @throws RefusedDelivery with the answer of the table in the README
    */
@@ -35,7 +38,8 @@ export class WebhookRequests {
       );
     }
     const rawBody = this.rawBody(source, request, kept);
-    return { method, url, headers: RequestHeaders.fromRaw(request.rawHeaders), rawBody };
+    const target = targetOf(url)?.url ?? url;
+    return { method, url: target, headers: RequestHeaders.fromRaw(request.rawHeaders), rawBody };
   }
 
   /** The refusal, counted. */
@@ -53,14 +57,20 @@ export class WebhookRequests {
       throw this.refused(source.name, `http-${status}`, whyNotTaken(status, source, request), body.refused);
     }
     if (Buffer.isBuffer(kept)) return kept;
+    this.tellGone(source);
+    throw new RefusedDelivery(ANSWERS.unavailable);
+  }
+
+  private tellGone(source: Source): void {
+    const line = this.lines.next(source.name);
+    if (line === undefined) return;
     this.logger.error(
       logLine(
         'the raw bytes of a webhook are gone: something read the request before this module. Remove the body parser that was ' +
           'installed on the HTTP server before NestFactory.create, or create the application with { rawBody: true }',
-        { source: source.name },
+        { source: source.name, ...line },
       ),
     );
-    throw new RefusedDelivery(ANSWERS.unavailable);
   }
 }
 

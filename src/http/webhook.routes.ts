@@ -1,19 +1,34 @@
 import { Inject, Injectable, RequestMethod, type Type } from '@nestjs/common';
-import { ApplicationConfig, DiscoveryService, MetadataScanner, ModulesContainer } from '@nestjs/core';
+import {
+  ApplicationConfig,
+  DiscoveryService,
+  HttpAdapterHost,
+  MetadataScanner,
+  ModulesContainer,
+} from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { RoutePathFactory } from '@nestjs/core/router/route-path-factory.js';
-import { match, type MatchFunction } from 'path-to-regexp';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
+import { nodeRequest, type AdapterRequest } from './delivery.state.js';
+import { pathMatcher, pathRules, type PathMatcher } from './path.rules.js';
+import { targetOf } from './request.target.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
 /** What a request is for. */
 export interface FoundRoute {
   readonly source: Source;
-  /** Path of the module's own route, if that is where it came to, and not to one with `@UseWebhook`. */
-  readonly own: string | undefined;
+  /** Set where it came to the module's own route, and not to one with `@UseWebhook`. */
+  readonly own: OwnPath | undefined;
+}
+
+export interface OwnPath {
+  /** As the adapter has it: `/webhooks/:source`. */
+  readonly route: string;
+  /** As it was asked for: `/webhooks/github`. */
+  readonly path: string;
 }
 
 const MAX_KNOWN = 1_000;
@@ -22,7 +37,7 @@ const MAX_KNOWN_LENGTH = 200;
 interface WebhookRoute {
   readonly method: RequestMethod;
   readonly path: string;
-  readonly matches: MatchFunction<Partial<Record<string, string | string[]>>>;
+  readonly matches: PathMatcher;
   /** Undefined for the module's own route, where the path names it. */
   readonly source: string | undefined;
 }
@@ -42,6 +57,7 @@ export class WebhookRoutes {
     private readonly scanner: MetadataScanner,
     private readonly modules: ModulesContainer,
     private readonly config: ApplicationConfig,
+    private readonly adapterHost: HttpAdapterHost,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
@@ -56,18 +72,61 @@ export class WebhookRoutes {
     return found;
   }
 
-  private look(method: string, url: string): FoundRoute | undefined {
-    const path = url.split('?', 1)[0]!;
-    for (const route of this.table()) {
-      // The application may serve other methods of the same path itself, and then their bodies are its own.
-      if (route.method !== RequestMethod.ALL && RequestMethod[route.method] !== method) continue;
-      const found = route.matches(path);
-      if (found === false) continue;
-      const name = route.source ?? found.params['source'];
-      const source = typeof name === 'string' ? this.options.sources.get(name) : undefined;
-      if (source !== undefined) return { source, own: route.source === undefined ? route.path : undefined };
+  /** The route that the adapter's router has chosen: Fastify says which, Express leaves the path for us to compare. */
+  routed(request: AdapterRequest): FoundRoute | undefined {
+    const method = nodeRequest(request).method ?? '';
+    const chosen = this.table().filter(({ path }) => path === request.routeOptions?.url);
+    if (chosen.length === 0) {
+      const found = this.find(method, request.url);
+      // Fastify prefers a route of the application's that is more exact.
+      return found?.own !== undefined && request.routeOptions?.url !== undefined ? undefined : found;
+    }
+    const path = targetOf(request.url)?.path ?? '';
+    for (const route of chosen) {
+      if (!takes(route, method) || !isSpelled(route, path)) continue;
+      const found = this.found(route, path, route.source ?? request.params?.['source']);
+      if (found !== undefined) return found;
     }
     return undefined;
+  }
+
+  /** Whether the module's own route is at that path, whatever a router takes for the same. */
+  isOwn({ url, routeOptions }: AdapterRequest): boolean {
+    const path = targetOf(url)?.path;
+    if (path === undefined) return false;
+    return this.table().some(
+      (route) =>
+        route.source === undefined &&
+        (route.path === routeOptions?.url ? isSpelled(route, path) : route.matches(path) !== false),
+    );
+  }
+
+  /** What stands in the place of a source's name in a target of the module's own route. */
+  sourceNameIn(url: string): string | undefined {
+    const path = targetOf(url)?.path;
+    for (const { source, matches } of path === undefined ? [] : this.table()) {
+      const match = source === undefined && matches(path!);
+      if (match !== false && typeof match.params['source'] === 'string') return match.params['source'];
+    }
+    return undefined;
+  }
+
+  private look(method: string, url: string): FoundRoute | undefined {
+    const path = targetOf(url)?.path;
+    if (path === undefined) return undefined;
+    for (const route of this.table()) {
+      const match = takes(route, method) && route.matches(path);
+      if (match === false) continue;
+      const found = this.found(route, path, route.source ?? match.params['source']);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  private found(route: WebhookRoute, path: string, name: unknown): FoundRoute | undefined {
+    const source = typeof name === 'string' ? this.options.sources.get(name) : undefined;
+    if (source === undefined) return undefined;
+    return { source, own: route.source === undefined ? { route: route.path, path } : undefined };
   }
 
   /** Where a source's deliveries may be sent, prefix and versions included; on the module's own route and on routes with `@UseWebhook`. */
@@ -85,6 +144,9 @@ export class WebhookRoutes {
   }
 
   private resolve(): WebhookRoute[] {
+    const rules = pathRules(
+      this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined,
+    );
     return this.discovery.getControllers().flatMap((wrapper) => {
       const controller = wrapper.metatype as Type | null;
       if (typeof controller !== 'function') return [];
@@ -98,7 +160,7 @@ export class WebhookRoutes {
           method,
           path,
           source,
-          matches: matcher(path),
+          matches: pathMatcher(path, source === undefined ? rules.own : rules.router),
         }));
       });
     });
@@ -137,15 +199,12 @@ function withLeadingSlash(prefix: string): string {
   return prefix === '' || prefix.startsWith('/') ? prefix : `/${prefix}`;
 }
 
-function matcher(path: string): WebhookRoute['matches'] {
-  return match(path, { sensitive: false, trailing: true, decode });
+/** The application may serve other methods of the same path itself, and then their bodies are its own. */
+function takes(route: WebhookRoute, method: string): boolean {
+  return route.method === RequestMethod.ALL || RequestMethod[route.method] === method;
 }
 
-/** As decodeURIComponent, which throws for '%ZZ': such a path names no source, and the adapter answers it. */
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+/** Fastify also takes `/%77ebhooks` for `/webhooks`, which Express does not. */
+function isSpelled(route: WebhookRoute, path: string): boolean {
+  return !path.includes('%') || route.matches(path) !== false;
 }

@@ -4,6 +4,7 @@ import type { Answer } from '../core/answer.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { knownSource } from '../core/known-source.js';
 import { errorText, logLine } from '../core/log.js';
+import { Throttle } from '../core/throttle.js';
 import { RequestHeaders, type WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -29,6 +30,7 @@ export interface ReceivedRequest {
 @Injectable()
 export class Inbox {
   private readonly logger = new InboxLogger();
+  private readonly lines = new Throttle();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -85,8 +87,10 @@ export class Inbox {
 
   private unverified(source: Source, request: WebhookRequest, error: unknown): Answer {
     if (error instanceof SignatureRejection) return this.refused(source, error, request);
+    // Anyone can have a secrets function asked, and so make it fail.
+    const line = this.lines.next(source.name);
     const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
-    this.logger.error(logLine(text, { source: source.name }));
+    if (line !== undefined) this.logger.error(logLine(text, { source: source.name, ...line }));
     return ANSWERS.unavailable;
   }
 

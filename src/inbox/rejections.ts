@@ -14,6 +14,8 @@ export interface RejectionSample {
 }
 
 const LOG_EVERY_MS = 1_000;
+/** Where each request of a source may be one: an application that refuses its own webhooks does so all the time. */
+const LOG_RARELY: Readonly<Record<string, number>> = { 'application-answer': 60_000 };
 /** Samples that wait for their explanation, and how large each may be: anyone can send junk. */
 const MAX_SAMPLES = 20;
 const MAX_SAMPLE_BYTES = 256 * 1024;
@@ -51,7 +53,7 @@ export class Rejections {
     this.counted.set(key, entry);
     this.tally.add(source, `rejected:${reason}`);
     if (request !== undefined) this.sample(entry, { at: new Date(), source, reason, detail, request });
-    if (performance.now() - entry.loggedAt < LOG_EVERY_MS) {
+    if (performance.now() - entry.loggedAt < (LOG_RARELY[reason] ?? LOG_EVERY_MS)) {
       entry.unlogged += 1;
       return;
     }

@@ -1,5 +1,5 @@
 import type { AddressInfo } from 'node:net';
-import type { DynamicModule, INestApplication, Type } from '@nestjs/common';
+import type { DynamicModule, INestApplication, Provider, Type } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { ScheduleModule } from '@nestjs/schedule';
@@ -18,7 +18,7 @@ export interface ApplicationSetup {
   readonly poolSize?: number;
   readonly entities?: readonly Type[];
   readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
-  readonly providers?: readonly Type[];
+  readonly providers?: readonly Provider[];
   readonly controllers?: readonly Type[];
   readonly imports?: readonly (Type | DynamicModule)[];
   /** Called before init: global prefix, versioning, filters. */

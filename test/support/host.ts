@@ -1,4 +1,11 @@
-import { Module, type DynamicModule, type INestApplication, type Provider, type Type } from '@nestjs/common';
+import {
+  Module,
+  type DynamicModule,
+  type INestApplication,
+  type LoggerService,
+  type Provider,
+  type Type,
+} from '@nestjs/common';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
@@ -60,7 +67,11 @@ export interface Main {
   /** @default a new one of that kind */
   readonly httpAdapter?: AbstractHttpAdapter;
   /** Options of NestFactory.create. */
-  readonly create?: { readonly rawBody?: boolean; readonly bodyParser?: boolean };
+  readonly create?: {
+    readonly rawBody?: boolean;
+    readonly bodyParser?: boolean;
+    readonly logger?: LoggerService;
+  };
   /** What `main.ts` does between create and listen. */
   readonly configure?: (app: INestApplication) => void;
 }

@@ -1,0 +1,18 @@
+const EVERY_MS = 60_000;
+
+/** Lets one log line of each key through in a minute, for lines that anyone on the network can cause. Keys are few: names of sources. */
+export class Throttle {
+  private readonly lines = new Map<string, { loggedAt: number; unlogged: number }>();
+
+  /** How many lines were held back since the last one; undefined when this one is to be held back, too. */
+  next(key: string): { readonly unlogged: number | undefined } | undefined {
+    const now = performance.now();
+    const line = this.lines.get(key);
+    if (line !== undefined && now - line.loggedAt < EVERY_MS) {
+      line.unlogged += 1;
+      return undefined;
+    }
+    this.lines.set(key, { loggedAt: now, unlogged: 0 });
+    return { unlogged: line === undefined || line.unlogged === 0 ? undefined : line.unlogged };
+  }
+}
