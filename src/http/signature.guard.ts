@@ -62,7 +62,7 @@ export class SignatureGuard implements CanActivate {
     return source;
   }
 
-  /** A spelling that the router takes and RFC 9110 does not know (`/webhooks\\github#`) is no URL of ours, and its bytes were left alone. */
+  /** A spelling that the router takes and RFC 9112 does not know (`/webhooks\github#`) is no URL of ours, and its bytes were left alone. */
   private checkRead(request: AdapterRequest): void {
     const isRead = rawBodyOf(nodeRequest(request)) !== undefined || Buffer.isBuffer(request.rawBody);
     if (!isRead && this.routes.routed(request) === undefined) throw notFound(request);
