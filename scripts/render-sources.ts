@@ -95,14 +95,22 @@ function retries({ retries: { automatic, windowMs, manualResendMs }, ackTimeoutM
     .join('; ');
 }
 
-function redelivery({ retries: { sameBytes, sameTimestamp }, notes: text }: Provider): string {
+function redelivery({ retries, signed, notes: text }: Provider): string {
   return [
-    sameBytes ? 'the same bytes' : 'bytes may differ',
-    sameTimestamp === true ? 'with the first time' : undefined,
+    conflicts(retries, signed.id),
+    retries.sameTimestamp === true ? 'with the first time' : undefined,
     text?.unstable,
   ]
     .filter((part) => part !== undefined)
     .join('; ');
+}
+
+/** What other bytes under a known id are. */
+function conflicts({ sameBytes, changes }: Provider['retries'], isIdSigned: boolean): string {
+  if (sameBytes) return 'the same bytes, others are a conflict';
+  if (!isIdSigned || changes === undefined) return 'other bytes are counted';
+  const but = changes.length === 0 ? '' : ` but for ${changes.map((path) => `\`${path}\``).join(', ')}`;
+  return `other content is a conflict${but}`;
 }
 
 /** What the package exports the provider as. */

@@ -9,10 +9,14 @@ const WHILE_DOWN =
  * @param routes names of its routes with `@UseWebhook`: answers wait for these too
  */
 export function cautions(
-  { name, provider, retries, ackTimeoutMs, toleranceMs }: Source,
+  { name, provider, secrets, retries, ackTimeoutMs, toleranceMs }: Source,
   { waits = false, routes = [] }: { readonly waits?: boolean; readonly routes?: readonly string[] } = {},
 ): string[] {
   const said: string[] = [];
+  for (const [index, secret] of (typeof secrets === 'function' ? [] : secrets).entries()) {
+    const doubt = provider.doubtSecret?.(secret);
+    if (doubt !== undefined) said.push(`source '${name}': secrets.${index} ${doubt}`);
+  }
   if (routes.length > 0 && !provider.retries.automatic) {
     said.push(
       `source '${name}': the route ${routes.join(', ')} (@UseWebhook) leaves a failed event to the redeliveries of ${provider.name}, which ` +

@@ -38,6 +38,9 @@ export interface Provider {
   /** Says why a configured secret cannot be right, or undefined. Asked at boot (or when a function returns secrets). */
   checkSecret?(secret: string): string | undefined;
 
+  /** Says why a configured secret is probably not the vendor's, or undefined. Told at boot, and no reason not to start. */
+  doubtSecret?(secret: string): string | undefined;
+
   /**
    * Checks the signature over the raw bytes against each secret; does not look at the clock.
    * @throws SignatureRejection and nothing else.
@@ -46,7 +49,8 @@ export interface Provider {
 
   /**
    * The events a verified request carries: one, or several for a batched body; none when it is no event (a ping without id).
-   * @throws EventIdUnusable when an id must come from the body and cannot.
+   * An item of a batch without a usable id is `unusable`, so that it does not keep the others out.
+   * @throws EventIdUnusable when a single event has no usable id
    */
   identify(request: WebhookRequest, body: BodyReader): EventIdentity[];
 
@@ -108,6 +112,11 @@ export interface ProviderRetries {
   readonly manualResendMs?: number;
   /** Whether a retry carries the same body bytes: then other bytes under a known id are a conflict. */
   readonly sameBytes: boolean;
+  /**
+   * Dotted paths of what a retry changes in an event's JSON. Where the id is signed, any other difference under a known id is a conflict.
+   * Undefined where other bytes under a known id say nothing: they are counted only.
+   */
+  readonly changes?: readonly string[];
   /** Whether a retry carries the first attempt's timestamp and signature (then `staleDuplicates: 'accept'` is preset). */
   readonly sameTimestamp?: boolean;
 }
@@ -128,4 +137,6 @@ export interface EventIdentity {
   readonly occurredAt?: Date;
   /** This event's part of a batched body: an exact slice of the bytes. @default the whole body */
   readonly body?: Buffer;
+  /** Why the item of a batch has no usable id of its own: `id` is a hash of its content then, and its rows are dead. */
+  readonly unusable?: string;
 }

@@ -26,6 +26,8 @@ export type DeadReason =
   | 'permanent-error'
   | 'unreadable-body'
   | 'unreadable-payload'
+  /** The item of a batch had no usable event id. It is claimed under a hash of its content, and was never run. */
+  | 'unusable-id'
   /** The last attempt allowed never reported its end: the process was killed, or the lease was lost. */
   | 'last-attempt-lost'
   /** A route's failed attempt was not redelivered within the provider's retry window; only a delivery can run a route. */

@@ -15,6 +15,8 @@ export type Metric =
   | 'dead'
   | 'lost'
   | 'conflicts'
+  /** Deliveries of a known event with other bytes than its first, conflicts or not. */
+  | 'other-bytes'
   | `rejected:${string}`
   | `ack:${number}`;
 

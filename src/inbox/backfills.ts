@@ -114,7 +114,7 @@ export class Backfills {
       rawBody,
     };
     try {
-      const events = incomingEvents({
+      const listed = incomingEvents({
         source,
         request,
         body: new BodyReader(rawBody),
@@ -122,6 +122,8 @@ export class Backfills {
         verifiedBy: 'backfill',
         stale: false,
       });
+      const events = listed.filter(({ unusable }) => unusable === undefined);
+      report.unusable += listed.length - events.length;
       const oldest = Date.now() - source.retentionMs;
       const young = events.filter(({ occurredAt }) => (occurredAt?.getTime() ?? Infinity) >= oldest);
       report.tooOld += events.length - young.length;

@@ -4,6 +4,7 @@ import { sqlStateOf } from '../core/classify.js';
 import { byKey, keyText } from '../core/event.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { Provider } from '../core/provider.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -15,6 +16,7 @@ import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from 
 import { inTransaction } from '../storage/connection.js';
 import { eachInTransaction, type TransactionLimits, type Transactions } from '../storage/each.transaction.js';
 import type { Statements } from '../storage/one.message.js';
+import { isSameContent } from '../sources/events/same-content.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
 
@@ -152,6 +154,12 @@ export class Claimer {
     for (const [index, { event }] of claims.entries()) {
       if (results[index]!.suspectedReplay) this.conflicts.tell(event, 'suspected-replay');
     }
+    // In a claim that was just made nothing is dead yet.
+    const others = claims.filter((_, index) => results[index]!.won).flatMap(({ event }) => othersOf(event));
+    await this.met(
+      statements,
+      others.map((event) => ({ event, revive: false })),
+    );
     return results;
   }
 
@@ -173,23 +181,40 @@ export class Claimer {
    */
   private async duplicates(
     statements: Statements,
-    lost: readonly { source: Source; event: IncomingEvent }[],
+    lost: readonly { readonly source: Source; readonly event: IncomingEvent }[],
   ): Promise<boolean[]> {
-    if (lost.length === 0) return [];
-    const results = await this.claims.duplicates(
-      statements,
-      lost.map(({ source, event }) => ({
-        ...event,
-        bodySha256: bodySha256(event),
-        revive: source.retries === 'own',
-        compare: source.provider.retries.sameBytes,
-      })),
-    );
-    for (const [index, { conflict }] of results.entries()) {
-      const { event } = lost[index]!;
-      if (conflict) this.conflicts.tell(event, 'other-bytes');
-      this.tally.duplicate(event);
-    }
+    const met = lost.map(({ source, event }) => ({ event, revive: source.retries === 'own' }));
+    for (const { event } of met) this.tally.duplicate(event);
+    const others = met.flatMap(({ event }) => othersOf(event)).map((event) => ({ event, revive: false }));
+    return (await this.met(statements, [...met, ...others])).slice(0, lost.length);
+  }
+
+  /**
+   * What came for claimed events: for each, whether its dead rows were revived. Bytes that differ from the first are counted, and told
+   * of where they contradict it.
+   */
+  private async met(
+    statements: Statements,
+    deliveries: readonly { readonly event: IncomingEvent; readonly revive: boolean }[],
+  ): Promise<boolean[]> {
+    if (deliveries.length === 0) return [];
+    const met = deliveries.map(({ event, revive }) => {
+      const compare = howToCompare(this.options.sources.get(event.source)!.provider);
+      return { ...event, bodySha256: bodySha256(event), revive, compare };
+    });
+    const results = await this.claims.duplicates(statements, met);
+    const differing = met.flatMap((event, index) => {
+      const { differs, first } = results[index]!;
+      return differs ? [{ ...event, first }] : [];
+    });
+    for (const { source } of differing) this.tally.add(source, 'other-bytes');
+    const contradicting = differing.filter(({ source, first, body }) => {
+      const { changes = [] } = this.options.sources.get(source)!.provider.retries;
+      return first !== undefined && !isSameContent(first, body, changes);
+    });
+    if (contradicting.length > 0) await this.claims.recordConflicts(statements, contradicting);
+    for (const event of [...differing.filter(({ compare }) => compare === 'bytes'), ...contradicting])
+      this.conflicts.tell(event, 'other-bytes');
     return results.map(({ revived }) => revived);
   }
 
@@ -203,6 +228,7 @@ export class Claimer {
       name,
       orderKey,
       lease,
+      unusable: event.unusable,
     };
   }
 
@@ -230,8 +256,21 @@ export class Claimer {
 /** Names of their rows that are for a relay. */
 function unleased(claims: readonly Claim[]): string[] {
   return claims.flatMap(({ rows }) =>
-    rows.filter(({ lease }) => lease === undefined).map(({ name }) => name),
+    rows
+      .filter(({ lease, unusable }) => lease === undefined && unusable === undefined)
+      .map(({ name }) => name),
   );
+}
+
+/** The other bytes that a delivery brought under the id of an event. */
+function othersOf(event: IncomingEvent): IncomingEvent[] {
+  return event.others.map((body) => ({ ...event, body, others: [] }));
+}
+
+/** An id that no signature covers may stand before any bytes: there, others say nothing unless retries repeat them. */
+function howToCompare({ signed, retries }: Provider): 'bytes' | 'content' | undefined {
+  if (retries.sameBytes) return 'bytes';
+  return signed.id && retries.changes !== undefined ? 'content' : undefined;
 }
 
 async function twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {

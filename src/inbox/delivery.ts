@@ -31,22 +31,29 @@ export interface IncomingEvent extends EventKey {
   readonly verifiedBy: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
+  /** Why the item of a batch has no usable id of its own. */
+  readonly unusable?: string;
+  /** Other bytes that the same delivery brought under the same id. */
+  readonly others: readonly Buffer[];
 }
 
 /**
  * The events of a delivery, sorted by key and each once.
- * @throws EventIdUnusable
+ * @throws EventIdUnusable where a single event has no usable id
  */
 export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
   const { source, request, body, tenant, verifiedBy } = delivery;
   const headers = storableHeaders(request.headers.pick(source.keepHeaders));
-  const events: IncomingEvent[] = [];
-  const known = new Set<string>();
+  const events = new Map<string, IncomingEvent & { readonly others: Buffer[] }>();
   for (const identity of source.provider.identify(request, body)) {
     const id = eventId(identity.id, `the event id of source '${source.name}'`);
-    if (known.has(id)) continue;
-    known.add(id);
-    events.push({
+    const bytes = identity.body ?? request.rawBody;
+    const first = events.get(id);
+    if (first !== undefined) {
+      if (!first.body.equals(bytes)) first.others.push(bytes);
+      continue;
+    }
+    events.set(id, {
       source: source.name,
       tenant,
       eventId: id,
@@ -55,10 +62,12 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
       occurredAt: usableDate(identity),
       verifiedBy,
       headers,
-      body: identity.body ?? request.rawBody,
+      body: bytes,
+      unusable: identity.unusable,
+      others: [],
     });
   }
-  return events.sort(byKey);
+  return [...events.values()].sort(byKey);
 }
 
 /** Of the body. Not kept with the event: of a new one whose id is signed, nobody asks. */

@@ -8,6 +8,7 @@ import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
+import { FailureSettler } from '../outbox/failure.settler.js';
 import type { HandlerCode } from '../outbox/handler.runner.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
@@ -16,8 +17,8 @@ import { isOneEventsFault, unavailable } from './claim.faults.js';
 import { deliveryFacts, incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { outsideWindow } from './delivery.verifier.js';
 import { GroupCommit, TooMuchWaits } from './group.commit.js';
-import type { ClaimedDelivery } from './claimer.js';
-import { HandOff } from './hand.off.js';
+import { Claimer, type ClaimedDelivery } from './claimer.js';
+import { HandOff, type Offer } from './hand.off.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
 import { PausedWork } from './paused.work.js';
 import { ProviderRetries } from './provider.retries.js';
@@ -46,6 +47,8 @@ export class EventDispatcher {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
     private readonly claims: ClaimStore,
+    private readonly claimer: Claimer,
+    private readonly failures: FailureSettler,
     private readonly handOff: HandOff,
     private readonly group: GroupCommit,
     private readonly inline: InlineDispatcher,
@@ -89,16 +92,20 @@ export class EventDispatcher {
     const { source } = delivery;
     const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
     const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
-    return this.decide(delivery, async (event, ackTimeoutMs) => {
-      if (this.draining) return SHUTTING_DOWN;
-      if (ackTimeoutMs <= 0) return { kind: 'failed' };
-      const handlers = this.registry.match(source.name, event.type);
-      if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
-      const inline = handlers.filter((handler) => handler.inline).map(asInlineWork);
-      const others = handlers.filter((handler) => !handler.inline);
-      const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
-      return this.inline.dispatch(limited, event, [work, ...inline], others);
-    });
+    return this.decide(
+      delivery,
+      async (event, ackTimeoutMs) => {
+        if (this.draining) return SHUTTING_DOWN;
+        if (ackTimeoutMs <= 0) return { kind: 'failed' };
+        const handlers = this.registry.match(source.name, event.type);
+        if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
+        const inline = handlers.filter((handler) => handler.inline).map(asInlineWork);
+        const others = handlers.filter((handler) => !handler.inline);
+        const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
+        return this.inline.dispatch(limited, event, [work, ...inline], others);
+      },
+      name,
+    );
   }
 
   /**
@@ -131,11 +138,12 @@ export class EventDispatcher {
     await inTime(ended, longest + this.options.claimTimeoutMs);
   }
 
-  private async decide(delivery: VerifiedDelivery, each?: DecideOne): Promise<Verdict> {
+  /** @param route the name of an application's own route, which is owed what it cannot be given */
+  private async decide(delivery: VerifiedDelivery, each?: DecideOne, route?: string): Promise<Verdict> {
     const { source, verifiedBy } = delivery;
     const startedAt = performance.now();
     this.tally.received(source.name, verifiedBy);
-    const verdict = await this.decideUncounted(delivery, each);
+    const verdict = await this.decideUncounted(delivery, each, route);
     this.tally.answered(source.name, verdict.kind, performance.now() - startedAt);
     if (verdict.kind === 'unavailable') {
       for (const facts of deliveryFacts(delivery))
@@ -144,7 +152,11 @@ export class EventDispatcher {
     return verdict;
   }
 
-  private async decideUncounted(delivery: VerifiedDelivery, each?: DecideOne): Promise<Verdict> {
+  private async decideUncounted(
+    delivery: VerifiedDelivery,
+    each: DecideOne | undefined,
+    route: string | undefined,
+  ): Promise<Verdict> {
     const events = incomingEvents(delivery);
     const { claimTimeoutMs, maxPending } = this.options;
     try {
@@ -168,12 +180,16 @@ export class EventDispatcher {
         // One answer, and one time for all that it waits for.
         const leftMs = Math.ceil(delivery.source.ackTimeoutMs - (performance.now() - startedAt));
         const ms = Math.max(leftMs, 0) + claimTimeoutMs;
-        const verdict = each && (await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms)));
+        // Without an id of its own it is not run, whoever would run it.
+        const verdict =
+          event.unusable === undefined && each
+            ? await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms))
+            : undefined;
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(await inTime(this.claimAll(delivery.source, together), claimTimeoutMs));
+        verdicts.push(await inTime(this.claimAll(delivery.source, together, route), claimTimeoutMs));
       return worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
@@ -205,25 +221,47 @@ export class EventDispatcher {
   }
 
   /** `retries: 'own'`, nothing inline: claim and rows are committed, the relay does the rest. */
-  private async claimAll(source: Source, events: readonly IncomingEvent[]): Promise<Verdict> {
-    const offers = events.map((event) =>
-      this.handOff.offer(event, this.registry.match(event.source, event.type)),
-    );
+  private async claimAll(source: Source, events: readonly IncomingEvent[], route?: string): Promise<Verdict> {
+    const offers = events.map((event) => this.offer(event, route));
     let claimed: ClaimedDelivery;
     try {
       claimed = await this.group.claim({ source, claims: offers });
     } catch (error) {
       const sent = !(error instanceof TooMuchWaits);
       for (const offer of offers) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
-      return this.claimEach(source, events, error);
+      return this.claimEach(source, events, error, route);
     }
     const { arrivals, woken, othersAreTold } = claimed;
     // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
     for (const [index, offer] of offers.entries()) this.handOff.claimed(offer, arrivals[index]);
     this.wakeUp.wake(woken, othersAreTold);
-    for (const [index, { event, rows }] of offers.entries())
-      this.log(event, arrivals[index] === undefined ? undefined : rows.length);
+    for (const [index, { event, rows }] of offers.entries()) {
+      const isNew = arrivals[index] !== undefined;
+      if (isNew && event.unusable !== undefined) this.tellUnusable(event, event.unusable, rows);
+      this.log(event, isNew ? rows.length : undefined);
+    }
     return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
+  }
+
+  private offer(event: IncomingEvent, route: string | undefined): Offer {
+    const handlers = this.registry.match(event.source, event.type);
+    if (event.unusable === undefined) return this.handOff.offer(event, handlers);
+    const names = [...handlers.map(({ name }) => name), ...(route === undefined ? [] : [route])];
+    return { event, rows: names.map((name) => this.claimer.row(event, name)), places: [] };
+  }
+
+  /** An item of a batch that has no usable id. Its rows are dead, and a person is told as of any dead row. */
+  private tellUnusable(event: IncomingEvent, error: string, rows: Offer['rows']): void {
+    const { source, tenant, eventId } = event;
+    this.logger.warn(
+      logLine(`an item of a batch has no usable event id, and is not run: ${error}`, {
+        source,
+        tenant,
+        event: eventId,
+      }),
+    );
+    const reason = 'unusable-id';
+    this.failures.tellExhausted(rows.map(({ id, name }) => ({ id, name, attempt: 0, reason, error, event })));
   }
 
   /** After all together have failed by the fault of one of them. */
@@ -231,12 +269,13 @@ export class EventDispatcher {
     source: Source,
     events: readonly IncomingEvent[],
     error: unknown,
+    route: string | undefined,
   ): Promise<Verdict> {
     if (events.length === 1 || !isOneEventsFault(error)) throw error;
     // Under the same ids: a lease given back late would be that of the second try.
     if (!(await this.handOff.finish(this.options.claimTimeoutMs))) throw error;
     const verdicts: Verdict[] = [];
-    for (const event of events) verdicts.push(await this.alone(() => this.claimAll(source, [event])));
+    for (const event of events) verdicts.push(await this.alone(() => this.claimAll(source, [event], route)));
     return worst(verdicts);
   }
 

@@ -1,11 +1,13 @@
 import { BodyReader } from '../core/body.js';
-import { ConfigurationError } from '../core/errors.js';
+import { ConfigurationError, SignatureRejection } from '../core/errors.js';
+import { errorText } from '../core/log.js';
 import type { EventIdentity, Provider } from '../core/provider.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { SourceDefinition } from '../core/source.js';
+import { contentHash } from './events/content-hash.js';
 import { checkDedupe, isSignedKey } from './events/dedupe-check.js';
 import { dedupeId, type DedupeKey } from './events/dedupe-key.js';
-import type { EventsReader } from './events/received-event.js';
+import type { EventsReader, ReceivedEvent } from './events/received-event.js';
 import { refuseUnknownOptions } from './option-names.js';
 import { POLICY_NAMES, type SourceOptions } from './source-options.js';
 
@@ -63,7 +65,8 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
       ...scheme.signed,
       id: isSignedKey(dedupe, { preset: scheme.signed.id, body: signsBody, headers: signsHeaders }),
     },
-    retries: scheme.retries,
+    // By a key of the user's choice, events that differ are one on purpose.
+    retries: dedupe === 'preset' ? scheme.retries : { ...scheme.retries, changes: undefined },
     toleranceMs: scheme.toleranceMs,
     timeUnit: scheme.timeUnit,
     maxBytes: scheme.maxBytes,
@@ -77,6 +80,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     ackTimeoutMs: scheme.ackTimeoutMs,
     notes: scheme.notes,
     checkSecret: scheme.checkSecret,
+    doubtSecret: scheme.doubtSecret,
     verify: (request, secrets) => scheme.verify(request, secrets),
     identify: (request, body) => identitiesOf(scheme, dedupe, request, body),
   };
@@ -88,13 +92,27 @@ function identitiesOf(
   request: WebhookRequest,
   body: BodyReader,
 ): EventIdentity[] {
-  return scheme.events(request, body).map((event) => {
-    const part = event.slice === undefined ? body : new BodyReader(event.slice);
-    return {
-      id: dedupeId(dedupe, event, request, part),
-      type: event.type,
-      occurredAt: event.occurredAt,
-      body: event.slice,
-    };
+  const events = scheme.events(request, body);
+  return events.map((event) => {
+    const { type, occurredAt, slice } = event;
+    const part = slice === undefined ? body : new BodyReader(slice);
+    const isItem = slice !== undefined || events.length > 1;
+    return { type, occurredAt, body: slice, ...idOf(dedupe, event, request, part, isItem) };
   });
+}
+
+/** @throws EventIdUnusable, unless it is an item of a batch: the others are not to be lost with it */
+function idOf(
+  dedupe: DedupeKey,
+  event: ReceivedEvent,
+  request: WebhookRequest,
+  part: BodyReader,
+  isItem: boolean,
+): Pick<EventIdentity, 'id' | 'unusable'> {
+  try {
+    return { id: dedupeId(dedupe, event, request, part) };
+  } catch (error) {
+    if (!isItem || error instanceof SignatureRejection) throw error;
+    return { id: contentHash(part, 'body'), unusable: errorText(error) };
+  }
 }

@@ -35,6 +35,7 @@ export const retryValues = () =>
     retryWindow: duration.optional(),
     manualResendWindow: duration.optional(),
     retriesSameBytes: z.boolean().optional(),
+    retriesChange: z.array(z.string().min(1)).optional(),
     retriesSameTimestamp: z.boolean().optional(),
   }) satisfies ValuesOf<RetryOptions>;
 

@@ -12,6 +12,11 @@ export interface RetryOptions {
   readonly manualResendWindow?: Duration;
   /** Whether a retry carries the same body bytes, so that other bytes under a known id are a conflict. @default false */
   readonly retriesSameBytes?: boolean;
+  /**
+   * Dotted paths of what a retry changes in an event's JSON. Where the id is signed, any other difference under a known id is a conflict.
+   * @default []: nothing
+   */
+  readonly retriesChange?: readonly string[];
   /** Whether a retry carries the first attempt's timestamp and signature. @default false */
   readonly retriesSameTimestamp?: boolean;
 }
@@ -24,6 +29,7 @@ export function retriesOf(options: RetryOptions): ProviderRetries {
     windowMs,
     manualResendMs: toMs(options.manualResendWindow ?? windowMs),
     sameBytes: options.retriesSameBytes ?? false,
+    changes: options.retriesChange ?? [],
     sameTimestamp: options.retriesSameTimestamp ?? false,
   };
 }
@@ -33,5 +39,6 @@ export const RETRY_OPTIONS = {
   retryWindow: true,
   manualResendWindow: true,
   retriesSameBytes: true,
+  retriesChange: true,
   retriesSameTimestamp: true,
 } as const;

@@ -37,12 +37,17 @@ export const CLAIM = `
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
         DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
   ), owed AS (
-    INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at)
-    SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL, c.source, c.tenant, c.event_id, r.owner,
+    INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at,
+                                state, reason, error, settled_at)
+    SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL AND r.unusable IS NULL,
+           c.source, c.tenant, c.event_id, r.owner,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
-           CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END
-      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[])
-           AS r(id, name, claim_id, owner, lease_ms, order_key, order_name)
+           CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END,
+           CASE WHEN r.unusable IS NULL THEN 'pending' ELSE 'dead' END,
+           CASE WHEN r.unusable IS NOT NULL THEN 'unusable-id' END, r.unusable,
+           CASE WHEN r.unusable IS NOT NULL THEN now() END
+      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[], $23::text[])
+           AS r(id, name, claim_id, owner, lease_ms, order_key, order_name, unusable)
       JOIN claimed c ON c.id = r.claim_id
   )
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
@@ -50,9 +55,9 @@ export const CLAIM = `
 // LATERAL with a LIMIT: an array has no statistics, and a hash of the whole table would be planned for it.
 export const DUPLICATES = `
   WITH known AS MATERIALIZED (
-    SELECT i.nth, i.revive, i.body_sha256, c.source, c.tenant, c.event_id,
-           i.compare AND c.origin = 'delivery' AND c.body IS NOT NULL AND sha256(c.body) <> i.body_sha256 AS conflict
-      FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::boolean[], $6::boolean[]) WITH ORDINALITY
+    SELECT i.nth, i.revive, i.body_sha256, i.compare, c.source, c.tenant, c.event_id, c.body,
+           c.origin = 'delivery' AND c.body IS NOT NULL AND sha256(c.body) <> i.body_sha256 AS differs
+      FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::boolean[], $6::text[]) WITH ORDINALITY
            AS i(source, tenant, event_id, body_sha256, revive, compare, nth)
      CROSS JOIN LATERAL (
        SELECT source, tenant, event_id, origin, body FROM webhook_claim
@@ -65,7 +70,8 @@ export const DUPLICATES = `
      CROSS JOIN LATERAL (
        SELECT id FROM webhook_outbox
         WHERE source = k.source AND tenant = k.tenant AND event_id = k.event_id AND event_id IS NOT NULL
-          AND kind = 'handler' AND state = 'dead' AND NOT revived AND reason IS DISTINCT FROM 'given-up'
+          AND kind = 'handler' AND state = 'dead' AND NOT revived
+          AND reason IS DISTINCT FROM 'given-up' AND reason IS DISTINCT FROM 'unusable-id'
         ORDER BY id FOR UPDATE
      ) o
   ), revived AS (
@@ -77,15 +83,25 @@ export const DUPLICATES = `
   ), conflicts AS (
     INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries)
     SELECT source, tenant, event_id, 'other-bytes', body_sha256, count(*)
-      FROM known WHERE conflict
+      FROM known WHERE differs AND compare = 'bytes'
      GROUP BY source, tenant, event_id, body_sha256
      ORDER BY source, tenant, event_id, body_sha256
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
         DO UPDATE SET deliveries = webhook_conflict.deliveries + EXCLUDED.deliveries, last_at = now()
   )
-  SELECT nth::int, conflict, EXISTS (
+  SELECT nth::int, differs, CASE WHEN differs AND compare = 'content' THEN body END AS first, EXISTS (
            SELECT FROM revived r WHERE r.source = k.source AND r.tenant = k.tenant AND r.event_id = k.event_id) AS revived
     FROM known k`;
+
+/** Of deliveries whose content was compared by the process, since it has to be parsed for that. */
+export const CONFLICTS = `
+  INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries)
+  SELECT source, tenant, event_id, 'other-bytes', body_sha256, count(*)
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) AS i(source, tenant, event_id, body_sha256)
+   GROUP BY source, tenant, event_id, body_sha256
+   ORDER BY source, tenant, event_id, body_sha256
+      ON CONFLICT (source, tenant, event_id, kind, body_sha256)
+      DO UPDATE SET deliveries = webhook_conflict.deliveries + EXCLUDED.deliveries, last_at = now()`;
 
 // The claim is locked, so that an erasure at the same moment is seen. `owed` stays: it says what the first receiver knew.
 const addRow = (condition = '') => `

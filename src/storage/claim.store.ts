@@ -1,10 +1,19 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { keyText, type EventKey } from '../core/event.js';
+import { keyText, storable, type EventKey } from '../core/event.js';
 import type { Statements } from './one.message.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
-import { ADD_ROW, ADD_ROW_TO_SKIPPED, CLAIM, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
+import {
+  ADD_ROW,
+  ADD_ROW_TO_SKIPPED,
+  CLAIM,
+  CONFLICTS,
+  DUPLICATES,
+  LOAD,
+  PROGRESS,
+  RECENT,
+} from './claim.sql.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
 export interface NewClaim extends EventKey {
@@ -27,6 +36,8 @@ export interface NewHandlerRow {
   readonly orderKey?: OrderKey;
   /** Lease the new row to this process at once, as its first attempt, instead of leaving it to a relay. */
   readonly lease?: { readonly owner: string; readonly ms: number };
+  /** Why the event's own id cannot be used: the row is dead from the start. */
+  readonly unusable?: string;
 }
 
 export interface ClaimResult {
@@ -42,15 +53,21 @@ export interface ClaimResult {
 export interface Duplicate extends EventKey {
   readonly bodySha256: Buffer;
   readonly revive: boolean;
-  readonly compare: boolean;
+  /** `bytes`: others than the first are recorded as a conflict. `content`: the caller compares, and needs the first where they differ. */
+  readonly compare?: 'bytes' | 'content';
 }
 
 export interface DuplicateResult {
   /** Whether dead handler rows were given new attempts. */
   readonly revived: boolean;
   /** The bytes differ from the first delivery's. */
-  readonly conflict: boolean;
+  readonly differs: boolean;
+  /** The first delivery's, where the caller is to compare the content. */
+  readonly first?: Buffer;
 }
+
+/** Longest error of a row, in bytes. */
+const MAX_ERROR = 1_000;
 
 @Injectable()
 export class ClaimStore {
@@ -83,6 +100,7 @@ export class ClaimStore {
       rows.map((r) => r.lease?.ms ?? 0),
       rows.map((r) => r.orderKey?.key ?? null),
       rows.map((r) => r.orderKey?.name ?? null),
+      rows.map((r) => (r.unusable === undefined ? null : storable(r.unusable, MAX_ERROR))),
     ]);
     const byId = new Map(won.map((row) => [row.id, row]));
     return claims.map(({ id }) => {
@@ -96,18 +114,34 @@ export class ClaimStore {
   }
 
   /**
-   * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and records bytes that
-   * differ from the first (when `compare`). Erased events are left alone.
+   * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and looks whether the bytes
+   * differ from the first, which it records under `compare: 'bytes'`. Erased events are left alone.
    */
   async duplicates(statements: Statements, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
-    const known: { nth: number; revived: boolean; conflict: boolean }[] = await statements.query(DUPLICATES, [
-      ...keys(duplicates),
-      duplicates.map((d) => d.bodySha256),
-      duplicates.map((d) => d.revive),
-      duplicates.map((d) => d.compare),
-    ]);
+    const known: (DuplicateResult & { nth: number; first: Buffer | null })[] = await statements.query(
+      DUPLICATES,
+      [
+        ...keys(duplicates),
+        duplicates.map((d) => d.bodySha256),
+        duplicates.map((d) => d.revive),
+        duplicates.map((d) => d.compare ?? null),
+      ],
+    );
     const byPlace = new Map(known.map((row) => [row.nth, row]));
-    return duplicates.map((_, index) => byPlace.get(index + 1) ?? { revived: false, conflict: false });
+    return duplicates.map((_, index) => {
+      const row = byPlace.get(index + 1);
+      return row === undefined
+        ? { revived: false, differs: false }
+        : { revived: row.revived, differs: row.differs, first: row.first ?? undefined };
+    });
+  }
+
+  /** Records deliveries whose content contradicts that of the first. */
+  async recordConflicts(
+    statements: Statements,
+    conflicts: readonly (EventKey & { readonly bodySha256: Buffer })[],
+  ): Promise<void> {
+    await statements.query(CONFLICTS, [...keys(conflicts), conflicts.map((c) => c.bodySha256)]);
   }
 
   /**

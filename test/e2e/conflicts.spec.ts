@@ -1,8 +1,30 @@
-import type { Alert } from '../../src/index.js';
+import { Injectable } from '@nestjs/common';
+import { Tally } from '../../src/core/tally.js';
+import { OnWebhook, Replays, type Alert } from '../../src/index.js';
 import { ADAPTERS } from '../support/application.js';
 import { DUPLICATE, OK, Receiver } from '../support/receiver.js';
-import { githubEvent, sesmetric, stripeEvent } from '../support/signing.js';
+import { githubEvent, sesmetric, signature, STRIPE_SECRET } from '../support/signing.js';
 import { githubSource, sesmetricSource, stripeSource } from '../support/sources.js';
+
+@Injectable()
+class Handlers {
+  @OnWebhook('batch', 'made', { name: 'batch' })
+  batch(): string {
+    return 'made';
+  }
+
+  @OnWebhook('waiting', 'made', { name: 'waiting' })
+  waiting(): string {
+    return 'made';
+  }
+}
+
+function stripeSigned(event: object) {
+  const body = Buffer.from(JSON.stringify(event));
+  const at = Math.floor(Date.now() / 1000);
+  const v1 = signature(STRIPE_SECRET, Buffer.concat([Buffer.from(`${at}.`), body]));
+  return { body, headers: { 'content-type': 'application/json', 'Stripe-Signature': `t=${at},v1=${v1}` } };
+}
 
 describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on %s', (adapter) => {
   let receiver: Receiver;
@@ -17,9 +39,13 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
           github: githubSource(),
           strict: githubSource({ suspectedReplays: 'refuse' }),
           stripe: stripeSource(),
+          'own-key': stripeSource({ dedupe: { path: 'data.object.id' } }),
           sesmetric: sesmetricSource(),
+          batch: sesmetricSource({ eventsPath: 'items' }),
+          waiting: sesmetricSource({ eventsPath: 'items', retries: 'provider' }),
         },
       },
+      providers: [Handlers],
     });
   });
   afterAll(() => receiver?.stop());
@@ -31,6 +57,10 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
     receiver.query(`SELECT kind, deliveries FROM webhook_conflict WHERE event_id = $1 ORDER BY first_at`, [
       eventId,
     ]);
+  const counted = async (source: string, metric: string) => {
+    const counts = receiver.app.get(Tally).drain().metrics;
+    return counts.find((count) => count.source === source && count.metric === metric)?.value;
+  };
   const storedBody = async (eventId: string) => {
     const [claim] = await receiver.query<{ body: Buffer }>(
       `SELECT body FROM webhook_claim WHERE event_id = $1`,
@@ -60,13 +90,93 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
       expect(alerts).toEqual([]);
     });
 
-    it('is nothing to speak of where retries differ by nature, as Stripe’s do', async () => {
-      expect(await receiver.deliver('stripe', stripeEvent('evt_1', 'invoice.paid', { tries: 1 }))).toBe(OK);
-      expect(await receiver.deliver('stripe', stripeEvent('evt_1', 'invoice.paid', { tries: 2 }))).toBe(
-        DUPLICATE,
-      );
+    it('is counted alone where it differs by what the provider’s retries change', async () => {
+      const event = (pending_webhooks: number) =>
+        stripeSigned({ id: 'evt_1', type: 'invoice.paid', pending_webhooks, data: { object: {} } });
+      expect(await receiver.deliver('stripe', event(2))).toBe(OK);
+      expect(await receiver.deliver('stripe', event(1))).toBe(DUPLICATE);
       expect(await conflicts('evt_1')).toEqual([]);
       expect(alerts).toEqual([]);
+      expect(await counted('stripe', 'other-bytes')).toBe(1);
+    });
+
+    it('is recorded where it differs by more than that, and a person is told', async () => {
+      const event = (amount: number) =>
+        stripeSigned({ id: 'evt_2', type: 'invoice.paid', data: { object: { amount } } });
+      expect(await receiver.deliver('stripe', event(100))).toBe(OK);
+      expect(await receiver.deliver('stripe', event(200))).toBe(DUPLICATE);
+      expect(await receiver.deliver('stripe', event(200))).toBe(DUPLICATE);
+      expect(await conflicts('evt_2')).toEqual([{ kind: 'other-bytes', deliveries: 2 }]);
+      expect(alerts).toEqual([
+        {
+          kind: 'conflict',
+          conflict: 'other-bytes',
+          event: { source: 'stripe', tenant: '', eventId: 'evt_2' },
+        },
+      ]);
+    });
+
+    it('is counted alone under a dedupe key of the user’s choice, which makes different events one', async () => {
+      const event = (n: number) =>
+        stripeSigned({ id: `evt_own_${n}`, type: 't', data: { object: { id: 'own' } } });
+      expect(await receiver.deliver('own-key', event(1))).toBe(OK);
+      expect(await receiver.deliver('own-key', event(2))).toBe(DUPLICATE);
+      expect(await conflicts('own')).toEqual([]);
+      expect(await counted('own-key', 'other-bytes')).toBe(1);
+    });
+  });
+
+  describe.each(['batch', 'waiting'])('a batch of source %s', (source) => {
+    const batch = (items: readonly unknown[]) => sesmetric({ items });
+    const item = (id: string | null, n = 1) => ({
+      id: id === null ? null : `${source}-${id}`,
+      type: 'made',
+      source,
+      n,
+    });
+
+    it('tells of a second item with the same id and other content as a conflict; the first stays', async () => {
+      expect(await receiver.deliver(source, batch([item('a', 1), item('a', 2), item('b')]))).toBe(OK);
+      expect(await storedBody(`${source}-a`)).toBe(JSON.stringify(item('a', 1)));
+      expect(await conflicts(`${source}-a`)).toEqual([{ kind: 'other-bytes', deliveries: 1 }]);
+      expect(await conflicts(`${source}-b`)).toEqual([]);
+      expect(alerts).toMatchObject([{ kind: 'conflict', event: { eventId: `${source}-a` } }]);
+      expect(await receiver.deliver(source, batch([item('a', 1), item('a', 2)]))).toBe(DUPLICATE);
+      expect(await conflicts(`${source}-a`)).toEqual([{ kind: 'other-bytes', deliveries: 2 }]);
+    });
+
+    it('is nothing to speak of where the same item is there twice', async () => {
+      expect(await receiver.deliver(source, batch([item('c'), item('c')]))).toBe(OK);
+      expect(await conflicts(`${source}-c`)).toEqual([]);
+      expect(alerts).toEqual([]);
+    });
+
+    it('claims the others where an item has no usable id, which is dead, and is run when it is replayed', async () => {
+      expect(await receiver.deliver(source, batch([item('d'), item(null, 7), item('e')]))).toBe(OK);
+      await receiver.drain();
+      const [{ event_id: id } = { event_id: '' }] = await receiver.query<{ event_id: string }>(
+        `SELECT event_id FROM webhook_claim WHERE source = $1 AND event_id LIKE 'content:%'`,
+        [source],
+      );
+      expect(await storedBody(id)).toBe(JSON.stringify(item(null, 7)));
+      expect(await receiver.event(`${source}-d`)).toMatchObject({ state: 'processed' });
+      expect(await receiver.event(`${source}-e`)).toMatchObject({ state: 'processed' });
+      const dead = { state: 'dead', reason: 'unusable-id', attempt: 0, leased_by: null };
+      expect(await receiver.rows(id)).toMatchObject([{ ...dead, error: expect.stringContaining('body.id') }]);
+      expect(await receiver.event(id)).toMatchObject({ state: 'dead' });
+      expect(alerts).toMatchObject([{ kind: 'dead-letter', reason: 'unusable-id', event: { eventId: id } }]);
+      expect(await receiver.deliver(source, batch([item(null, 7)]))).toBe(DUPLICATE);
+      await receiver.drain();
+      expect(await receiver.rows(id)).toMatchObject([dead]);
+      const asked = { by: 'ops', reason: 'it is wanted all the same' };
+      const report = await receiver.app.get(Replays).run({ events: [{ source, eventId: id }] }, asked);
+      expect(report).toMatchObject({ replayed: 1, refused: [] });
+      await receiver.drain();
+      expect(await receiver.event(id)).toMatchObject({ state: 'processed' });
+    });
+
+    it('is answered 200 where no item has a usable id', async () => {
+      expect(await receiver.deliver(source, batch([{ type: 'made' }, null, 7]))).toBe(OK);
     });
   });
 

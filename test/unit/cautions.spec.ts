@@ -1,13 +1,22 @@
 import { cautions } from '../../src/core/cautions.js';
 import { resolveSource } from '../../src/core/resolve-source.js';
 import type { SourceDefinition } from '../../src/core/source.js';
-import { asana, github, hmac, linear } from '../../src/sources/index.js';
+import { asana, github, hmac, linear, stripe } from '../../src/sources/index.js';
 
 const secrets = ['a-secret-of-some-length'];
 const of = (definition: SourceDefinition, more: { waits?: boolean; routes?: string[] } = {}) =>
   cautions(resolveSource('it', definition), more);
 
 describe('what boot warns of', () => {
+  it('a secret of Stripe that no endpoint of Stripe has', () => {
+    expect(of(stripe({ secrets }))).toEqual([
+      expect.stringMatching(
+        /source 'it': secrets\.0 does not begin with whsec_.*answered 401.*Signing secret/,
+      ),
+    ]);
+    expect(of(stripe({ secrets: ['whsec_a1b2c3d4e5f6'] }))).toEqual([]);
+  });
+
   it("retries: 'provider' where the provider does not retry", () => {
     expect(of(github({ secrets, retries: 'provider' }))).toEqual([
       expect.stringMatching(

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { BodyReader } from '../../core/body.js';
+import { BodyReader } from '../../core/body.js';
 import { EventIdUnusable } from '../../core/errors.js';
 import { canonicalJson } from './canonical-json.js';
-import { rangeAt } from './json-ranges.js';
+import { rangeAt, rootOf } from './json-ranges.js';
 
 /**
  * SHA-256 of the body's bytes, or of chosen fields: one line `"path"=value` for each, sorted by path, the value in canonical
@@ -12,6 +12,18 @@ import { rangeAt } from './json-ranges.js';
 export function contentHash(body: BodyReader, fields: 'body' | readonly string[]): string {
   const content = fields === 'body' ? body.bytes : canonicalFields(body, fields);
   return `content:${createHash('sha256').update(content).digest('hex')}`;
+}
+
+/**
+ * SHA-256 of a JSON body in canonical form, without the members at these paths: what a retry changes.
+ * @throws EventIdUnusable when the body is not JSON
+ */
+export function contentHashWithout(body: BodyReader, paths: readonly string[]): string {
+  if (body.json() === undefined) throw new EventIdUnusable('the body is not JSON');
+  return contentHash(
+    new BodyReader(Buffer.from(canonicalJson(body.bytes, rootOf(body.bytes), paths))),
+    'body',
+  );
 }
 
 function canonicalFields(body: BodyReader, fields: readonly string[]): string {

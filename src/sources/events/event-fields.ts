@@ -32,6 +32,8 @@ export interface EventFields {
 /** For vendors without an event id: what makes an event one instead. */
 export interface KeyedFields extends EventFields {
   readonly idKey?: Exclude<DedupeKey, 'preset'>;
+  /** Makes an event one where the vendor sends some without an id: refused, they would be lost. */
+  readonly idFallback?: (body: BodyReader, request: WebhookRequest) => string;
 }
 
 /** Reads events by header names and paths. */
@@ -64,19 +66,34 @@ function readEvent(fields: KeyedFields, request: WebhookRequest, body: BodyReade
 }
 
 function readId(
-  { idHeader, idPath, idKey }: KeyedFields,
+  { idHeader, idPath, idKey, idFallback }: KeyedFields,
   type: string,
   request: WebhookRequest,
   body: BodyReader,
 ): string {
+  if (idFallback !== undefined && hasNoId(idHeader, idPath, request, body)) return idFallback(body, request);
   if (idHeader !== undefined)
     return eventId(headerValue(request, idHeader), `${[idHeader].flat().join(' or ')} header`);
   if (typeof idPath === 'string') return eventIdAt(body, idPath);
   if (idPath !== undefined) return composeId(idPath.map((path) => eventIdAt(body, path)));
-  const presetId = () => {
-    throw new EventIdUnusable('this source has no event id of its own: choose one with `dedupe`');
-  };
-  return dedupeId(idKey ?? 'preset', { presetId, type }, request, body);
+  return dedupeId(idKey ?? 'preset', { presetId: NO_PRESET, type }, request, body);
+}
+
+const NO_PRESET = (): never => {
+  throw new EventIdUnusable('this source has no event id of its own: choose one with `dedupe`');
+};
+
+/** Absent or null: an id that is there and cannot be used stays refused. */
+function hasNoId(
+  idHeader: HeaderName | undefined,
+  idPath: KeyedFields['idPath'],
+  request: WebhookRequest,
+  body: BodyReader,
+): boolean {
+  if (idHeader !== undefined) return headerValue(request, idHeader) === undefined;
+  // An item that is no object is no event of the vendor's.
+  const isObject = body.json() instanceof Object && !Array.isArray(body.json());
+  return isObject && [idPath ?? []].flat().some((path) => (body.at(path) ?? null) === null);
 }
 
 function readType(

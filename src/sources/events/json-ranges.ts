@@ -37,7 +37,8 @@ export function rangeAt(json: Buffer, path: string): ByteRange | undefined {
   return value;
 }
 
-function rootOf(json: Buffer): ByteRange {
+/** The one value of the text, behind a byte order mark. */
+export function rootOf(json: Buffer): ByteRange {
   const bom = json[0] === 0xef && json[1] === 0xbb && json[2] === 0xbf ? 3 : 0;
   const start = skipSpace(json, bom);
   return [start, endOf(json, start)];

@@ -48,7 +48,12 @@ const facts = {
   checkSecret: (secret: string) =>
     checkSecretText(secret) ?? (hexKey(secret) === undefined ? 'is not hex of whole bytes' : undefined),
   ackTimeoutMs: seconds(10),
-  retries: { automatic: true, windowMs: days(30), sameBytes: false },
+  retries: {
+    automatic: true,
+    windowMs: days(30),
+    sameBytes: false,
+    changes: ['eventDate', 'additionalData.hmacSignature'],
+  },
   notes: {
     id: '`pspReference`, `eventCode` and `success` of each item; platform webhooks: a hash of the body',
     unstable: '`eventDate`',

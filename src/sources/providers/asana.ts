@@ -48,7 +48,7 @@ function schemeOf(onHandshake: AsanaOptions['onHandshake']): Scheme {
             perform: (request) => confirm(request, onHandshake),
           },
     ackTimeoutMs: seconds(10),
-    retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+    retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
     notes: {
       id: 'hash of the event’s fields, `created_at` among them: the vendor sends no event id',
       handshake: 'POST with `X-Hook-Secret`, unsigned: the same header back, where `onHandshake` agrees',

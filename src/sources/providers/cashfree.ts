@@ -38,7 +38,7 @@ function schemeOf(separator: '' | '.'): Scheme {
     idKey: { hash: ['type', 'event_time', 'data'] },
     typePath: 'type',
     timePath: 'event_time',
-    retries: { automatic: true, sameBytes: false },
+    retries: { automatic: true, sameBytes: false, changes: [] },
     notes: {
       id: 'hash of `type`, `event_time` and `data`: no page with an event id was at hand',
       more: 'its pages disagree on what is between timestamp and body: option `separator`',

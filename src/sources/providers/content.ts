@@ -1,3 +1,4 @@
+import { contentHash } from '../events/content-hash.js';
 import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs, single } from '../signing/signature-text.js';
@@ -17,11 +18,12 @@ export const sanity = /* @__PURE__ */ macSource({
   payload: '${timestamp}.${body}',
   timeUnit: 'milliseconds',
   idHeader: 'idempotency-key',
+  idFallback: (body) => contentHash(body, 'body'),
   typeHeader: 'sanity-operation',
   keepHeaders: ['sanity-document-id', 'sanity-dataset', 'sanity-project-id'],
   retries: { automatic: true, windowMs: minutes(2), sameBytes: false },
   notes: {
-    id: '`idempotency-key` header',
+    id: '`idempotency-key` header, else a hash of the body',
     unstable: 'the id is not signed',
     stops: 'only 429 and 5xx are retried',
     more: 'no window is prescribed: set `tolerance` to have one',
@@ -45,7 +47,7 @@ export const typeform = /* @__PURE__ */ macSource({
   typePath: 'event_type',
   timePath: 'form_response.submitted_at',
   ackTimeoutMs: seconds(30),
-  retries: { automatic: true, windowMs: hours(10), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(10), sameBytes: false, changes: [] },
   notes: {
     id: '`event_id` of the body',
     stops: '404 and 410 disable the webhook',
@@ -70,7 +72,7 @@ export const calendly = /* @__PURE__ */ macSource({
   idKey: { hash: ['event', 'created_at', 'payload.uri'] },
   typePath: 'event',
   timePath: 'created_at',
-  retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
   notes: {
     id: 'hash of `event`, `created_at` and `payload.uri`: the vendor sends no event id',
     more: 'its sample uses a window of 3 minutes; after 24 h of failures the subscription is disabled',
@@ -122,16 +124,23 @@ export const intercom = /* @__PURE__ */ macSource({
   signature: single('X-Hub-Signature', 'sha1='),
   payload: '${body}',
   idPath: 'id',
+  // The ping of the developer hub.
+  idFallback: (body) => contentHash(body, 'body'),
   typePath: 'topic',
   timePath: 'created_at',
   ackTimeoutMs: seconds(5),
-  retries: { automatic: true, windowMs: minutes(1), sameBytes: false },
+  retries: {
+    automatic: true,
+    windowMs: minutes(1),
+    sameBytes: false,
+    changes: ['delivery_status', 'delivery_attempts', 'delivered_at', 'first_sent_at'],
+  },
   handshake: {
     methods: ['HEAD'],
     answer: (request) => (request.method === 'HEAD' ? { status: 200, body: '' } : undefined),
   },
   notes: {
-    id: '`id` of the body (`notif_…`)',
+    id: '`id` of the body (`notif_…`), else a hash of the body: a ping has none',
     unstable: '`delivery_attempts` and `first_sent_at` of the body',
     stops: '410 disables the webhook, 429 slows it down',
     handshake: 'HEAD when the URL is saved: 200',

@@ -4,6 +4,7 @@ import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
+import { contentHash } from '../events/content-hash.js';
 import { eventFields } from '../events/event-fields.js';
 import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
@@ -39,6 +40,7 @@ const scheme: Scheme = {
   verify,
   events: eventFields({
     idHeader: 'X-Contentful-Idempotency-Key',
+    idFallback: (body) => contentHash(body, 'body'),
     typeHeader: 'X-Contentful-Topic',
     timePath: 'sys.updatedAt',
   }),
@@ -46,7 +48,7 @@ const scheme: Scheme = {
   ackTimeoutMs: seconds(30),
   retries: { automatic: true, windowMs: minutes(2), sameBytes: false },
   notes: {
-    id: '`X-Contentful-Idempotency-Key` header',
+    id: '`X-Contentful-Idempotency-Key` header, else a hash of the body: requests of apps have none',
     unstable: 'signed only where `x-contentful-signed-headers` names it',
     stops: 'all but 429 and 5xx',
     more: 'the query is escaped twice in what is signed; the window of 30 s is the SDK’s default',

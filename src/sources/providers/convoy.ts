@@ -40,7 +40,7 @@ export function convoy<TPayload = unknown>(options: ConvoyOptions): SourceDefini
       toleranceMs: mac.timeUnit === undefined ? undefined : minutes(5),
       batched: options.eventsPath !== undefined,
       events: eventFields(options),
-      retries: { automatic: true, sameBytes: false },
+      retries: { automatic: true, sameBytes: false, changes: [] },
       notes: {
         id: 'where the sender puts it: `idHeader` or `idPath`',
         more: 'mode, hash and encoding are the sender’s settings',

@@ -48,7 +48,7 @@ const scheme: Scheme = {
   handshake: { methods: ['POST'], answer },
   ack: NO_CONTENT,
   ackTimeoutMs: seconds(3),
-  retries: { automatic: true, windowMs: minutes(10), sameBytes: false },
+  retries: { automatic: true, windowMs: minutes(10), sameBytes: false, changes: [] },
   notes: {
     id: '`id` of an interaction; a hash of the body of a webhook event, which has none',
     stops: 'interactions are not retried; a bad signature must get 401, which Discord probes',

@@ -37,7 +37,7 @@ const scheme: Scheme = {
   ],
   maxBytes: 25 * 1024 * 1024,
   ackTimeoutMs: seconds(100),
-  retries: { automatic: true, windowMs: days(15), sameBytes: false },
+  retries: { automatic: true, windowMs: days(15), sameBytes: false, changes: ['retryCount'] },
   notes: {
     id: 'hash of event, envelope, recipient and `generatedDateTime`; of the body when it is XML',
     unstable: '`retryCount` in the body',

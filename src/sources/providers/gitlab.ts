@@ -3,6 +3,8 @@ import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { defineSource, type Scheme } from '../define-source.js';
+import { contentHash } from '../events/content-hash.js';
+import { composeId } from '../events/dedupe-key.js';
 import { eventFields } from '../events/event-fields.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { whsecKey } from '../signing/secret-key.js';
@@ -40,16 +42,21 @@ const scheme: Omit<Scheme, 'signed'> = {
   checkSecret,
   verify,
   signsHeaders: ['webhook-id'],
-  events: eventFields({ idHeader: ['webhook-id', 'Idempotency-Key'], typeHeader: 'X-Gitlab-Event' }),
+  events: eventFields({
+    idHeader: ['webhook-id', 'Idempotency-Key'],
+    // Hooks that set each other off share the UUID, and have other bodies.
+    idFallback: (body, { headers }) =>
+      composeId([headers.one('X-Gitlab-Event-UUID') ?? '', contentHash(body, 'body')]),
+    typeHeader: 'X-Gitlab-Event',
+  }),
   keepHeaders: ['webhook-id', 'idempotency-key', 'x-gitlab-event', 'x-gitlab-instance'],
   maxBytes: 25 * 1024 * 1024,
   ackTimeoutMs: seconds(10),
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: {
-    id: '`webhook-id`, else `Idempotency-Key` header, which are the same',
+    id: '`webhook-id`, else `Idempotency-Key` header, which are the same; of GitLab versions without either, `X-Gitlab-Event-UUID` and a hash of the body',
     unstable: '`X-Gitlab-Event-UUID` is shared by hooks that set each other off, so it is no id',
     stops: '2xx and 3xx; repeated failures disable the hook',
-    more: 'GitLab versions without `Idempotency-Key` need `dedupe`',
     unconfirmed: 'time-out, when a hook is disabled',
   },
 };

@@ -55,7 +55,7 @@ function schemeOf(versions: readonly Hook0Version[]): Scheme {
     verify: (request, secrets) => verify(versions, request, secrets),
     events: eventFields({ idHeader: ID, typeHeader: TYPE }),
     keepHeaders: [ID, TYPE],
-    retries: { automatic: true, sameBytes: false },
+    retries: { automatic: true, sameBytes: false, changes: [] },
     notes: {
       id: '`X-Event-Id` header, signed with v1 alone',
       more: 'header values are joined by dots, so that a dot moved between two of them signs the same text',

@@ -4,7 +4,8 @@ import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
-import { eventFields } from '../events/event-fields.js';
+import { contentHashWithout } from '../events/content-hash.js';
+import { eventFields, type KeyedFields } from '../events/event-fields.js';
 import { equalBytes } from '../signing/constant-time.js';
 import { decodeStrict } from '../signing/digest-text.js';
 import { usableKeys, verifyMac, type Mac } from '../signing/mac.js';
@@ -59,22 +60,30 @@ function schemeOf(publicUrl: string, versions: readonly HubspotVersion[]): Schem
     checkSecret: checkSecretText,
     verify: (request, secrets) => verify(publicUrl, versions, request, secrets),
     batched: true,
-    events: eventFields({
-      eventsPath: '',
-      idPath: ['eventId', 'subscriptionId', 'objectId', 'occurredAt'],
-      typePath: 'subscriptionType',
-      timePath: 'occurredAt',
-    }),
+    events: (request, body) => (Array.isArray(body.json()) ? readBatch : readOne)(request, body),
     ackTimeoutMs: seconds(5),
-    retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+    retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: CHANGES },
     notes: {
-      id: '`eventId`, `subscriptionId`, `objectId` and `occurredAt` of each event: `eventId` alone is not promised to be unique',
+      id: '`eventId`, `subscriptionId`, `objectId` and `occurredAt` of each event: `eventId` alone is not promised to be unique; where one of them is absent, as in a workflow’s CRM object, a hash of the content',
       unstable: '`attemptNumber` changes on retry',
       stops: 'workflow actions are not retried on 4xx',
       more: 'v1 and v2 sign no time and are off by default',
     },
   };
 }
+
+/** What HubSpot changes in an event on a retry. */
+const CHANGES = ['attemptNumber'];
+
+const FIELDS: KeyedFields = {
+  idPath: ['eventId', 'subscriptionId', 'objectId', 'occurredAt'],
+  idFallback: (body) => contentHashWithout(body, CHANGES),
+  typePath: 'subscriptionType',
+  timePath: 'occurredAt',
+};
+const readBatch = /* @__PURE__ */ eventFields({ ...FIELDS, eventsPath: '' });
+/** A workflow's action sends a CRM object, which stands alone. */
+const readOne = /* @__PURE__ */ eventFields(FIELDS);
 
 const mac: Mac = { algorithm: 'sha256', encoding: 'base64', key: textKey };
 

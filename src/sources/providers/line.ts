@@ -20,7 +20,7 @@ export const line = /* @__PURE__ */ macSource({
   typePath: 'type',
   timePath: 'timestamp',
   ackTimeoutMs: seconds(2),
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: ['deliveryContext.isRedelivery'] },
   notes: {
     id: '`events[].webhookEventId`',
     unstable: '`deliveryContext.isRedelivery` becomes true on redelivery',

@@ -1,4 +1,5 @@
 import { BodyReader } from '../../core/body.js';
+import { EventIdUnusable } from '../../core/errors.js';
 import { eventIdAt } from '../../core/event-id.js';
 import { contentHash } from '../events/content-hash.js';
 import { composeId } from '../events/dedupe-key.js';
@@ -18,13 +19,27 @@ export function metaEvents(body: BodyReader, unit: MetaEventUnit): ReceivedEvent
   const object = eventType(body.at('object'));
   return jsonItems(body, 'entry').flatMap((slice) => {
     const entry = new BodyReader(slice);
-    return [
+    const events = [
       ...optionalItems(entry, 'changes').flatMap((change) => changeEvents(object, change, unit)),
       ...['messaging', 'standby'].flatMap((path) =>
         optionalItems(entry, path).map((item) => messagingEvent(object, path, item)),
       ),
     ];
+    return events.length > 0 ? events : [wholeEntry(object, entry)];
   });
+}
+
+/** One that says what changed and not how: `changed_fields`. */
+function wholeEntry(object: string, entry: BodyReader): ReceivedEvent {
+  return {
+    presetId: () => {
+      if (entry.at('time') === undefined) throw new EventIdUnusable('the entry holds no event, and no time');
+      return contentHash(entry, 'body');
+    },
+    type: eventType(`${object}.entry`),
+    occurredAt: eventTime(entry.at('time')),
+    slice: entry.bytes,
+  };
 }
 
 function changeEvents(object: string, slice: Buffer, unit: MetaEventUnit): ReceivedEvent[] {

@@ -53,7 +53,7 @@ function schemeOf({ verifyToken, eventUnit = 'item' }: MetaOptions): Scheme {
         : { methods: ['GET'], answer: (request) => confirm(request, verifyToken) },
     maxBytes: 3 * 1024 * 1024,
     ackTimeoutMs: seconds(5),
-    retries: { automatic: true, windowMs: days(7), sameBytes: false },
+    retries: { automatic: true, windowMs: days(7), sameBytes: false, changes: [] },
     notes: {
       id: 'WhatsApp: message id, or status id and status; Messenger: `mid`; else a hash of the change',
       unstable: 'events may be batched otherwise on retry',

@@ -6,6 +6,7 @@ import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { isChallenge } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
+import { contentHash } from '../events/content-hash.js';
 import { eventFields } from '../events/event-fields.js';
 import { claimTime, readJws } from '../signing/jws.js';
 import { verifyMac, type Mac } from '../signing/mac.js';
@@ -43,13 +44,15 @@ function schemeOf(audience: string | undefined): Scheme {
     verify: (request, secrets) => verify(request, secrets, audience),
     events: eventFields({
       idPath: 'event.triggerUuid',
-      typePath: 'event.type',
+      // An app's lifecycle webhook has its type at the root, and no id.
+      idFallback: (body) => contentHash(body, 'body'),
+      typePath: ['event.type', 'type'],
       timePath: 'event.triggerTime',
     }),
     handshake: { methods: ['POST'], answer },
     retries: { automatic: true, windowMs: minutes(30), sameBytes: false },
     notes: {
-      id: '`event.triggerUuid` of the body',
+      id: '`event.triggerUuid` of the body; of an app’s lifecycle webhooks, which have none, a hash of the body',
       handshake: 'POST `{"challenge":"…"}`, unsigned: the same JSON',
       more: 'whoever saw one token can send any body until it expires; webhooks made on a board carry no token at all',
       unconfirmed: 'event id, retries, that board webhooks carry no token',

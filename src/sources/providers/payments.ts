@@ -21,7 +21,7 @@ export const paddle = /* @__PURE__ */ macSource({
   typePath: 'event_type',
   timePath: 'occurred_at',
   ackTimeoutMs: seconds(5),
-  retries: { automatic: true, windowMs: days(3), sameBytes: false },
+  retries: { automatic: true, windowMs: days(3), sameBytes: false, changes: ['notification_id'] },
   notes: {
     id: '`event_id` of the body',
     unstable: '`notification_id` is another one for each destination',
@@ -46,7 +46,7 @@ export const lemonSqueezy = /* @__PURE__ */ macSource({
   idKey: { hash: ['meta.event_name', 'data.type', 'data.id', 'data.attributes.updated_at'] },
   typePath: 'meta.event_name',
   timePath: 'data.attributes.updated_at',
-  retries: { automatic: true, windowMs: seconds(155), sameBytes: false },
+  retries: { automatic: true, windowMs: seconds(155), sameBytes: false, changes: [] },
   notes: {
     id: 'hash of event name, type, id and `updated_at` of the object: the vendor sends no event id',
     stops: '200 is expected',
@@ -94,7 +94,7 @@ export const paystack = /* @__PURE__ */ macSource({
   idKey: { hash: ['event', 'data'] },
   typePath: 'event',
   timePath: 'data.created_at',
-  retries: { automatic: true, windowMs: hours(72), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(72), sameBytes: false, changes: [] },
   notes: {
     id: 'hash of `event` and `data`: the vendor sends no event id',
     stops: '200 is expected',
@@ -117,7 +117,12 @@ export const coinbaseCommerce = /* @__PURE__ */ macSource({
   idPath: 'event.id',
   typePath: 'event.type',
   timePath: 'event.created_at',
-  retries: { automatic: true, windowMs: days(3), sameBytes: false },
+  retries: {
+    automatic: true,
+    windowMs: days(3),
+    sameBytes: false,
+    changes: ['id', 'attempt_number', 'scheduled_for'],
+  },
   notes: {
     id: '`event.id` of the body',
     unstable: '`id`, `attempt_number` and `scheduled_for` of the body are new for every attempt',
@@ -142,7 +147,7 @@ export const goCardless = /* @__PURE__ */ macSource({
   idPath: 'id',
   typePath: ['resource_type', 'action'],
   timePath: 'created_at',
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: {
     id: '`events[].id`',
     more: 'its documentation answers a bad signature with 498; 401 works as well',

@@ -49,7 +49,7 @@ function schemeOf(options: PaypalOptions): Scheme {
     verify: (request, webhookIds) => verify(certificates, request, webhookIds),
     events: eventFields({ idPath: 'id', typePath: 'event_type', timePath: 'create_time' }),
     keepHeaders: ['paypal-transmission-id', 'paypal-transmission-time'],
-    retries: { automatic: true, windowMs: days(3), sameBytes: false },
+    retries: { automatic: true, windowMs: days(3), sameBytes: false, changes: [] },
     notes: {
       id: '`id` of the body (`WH-…`)',
       unstable: 'transmission id, time and signature are new for every attempt',

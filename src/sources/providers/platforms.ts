@@ -46,7 +46,7 @@ export const pagerDuty = /* @__PURE__ */ macSource({
   keepHeaders: ['x-webhook-id', 'x-webhook-subscription'],
   maxBytes: 2 * 1024 * 1024,
   ackTimeoutMs: seconds(5),
-  retries: { automatic: true, windowMs: hours(48), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(48), sameBytes: false, changes: [] },
   notes: {
     id: '`event.id` of the body',
     stops: '4xx except 429 drops the event for good, so a wrong secret loses events',
@@ -70,7 +70,7 @@ export const vercel = /* @__PURE__ */ macSource({
   typePath: 'type',
   timePath: 'createdAt',
   ackTimeoutMs: seconds(30),
-  retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
   notes: { id: '`id` of the body', unconfirmed: 'event id' },
 });
 
@@ -92,7 +92,7 @@ export const mux = /* @__PURE__ */ macSource({
   typePath: 'type',
   timePath: 'created_at',
   ackTimeoutMs: seconds(5),
-  retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: ['attempts'] },
   notes: {
     id: '`id` of the body',
     unstable: '`attempts` in the body grows with each attempt',
@@ -117,7 +117,7 @@ export const workOs = /* @__PURE__ */ macSource({
   idPath: 'id',
   typePath: 'event',
   timePath: 'created_at',
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: { id: '`id` of the body', unconfirmed: 'retries' },
 });
 

@@ -28,7 +28,7 @@ const facts = {
   typePath: 'event_type',
   timePath: 'created_at',
   ackTimeoutMs: seconds(1),
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: {
     id: '`id` of the body',
     more: 'the onboarding API signs the body without a time, in `Qonto-SHA256-Signature`: option `api`',

@@ -37,7 +37,7 @@ const scheme: Scheme = {
   batched: true,
   events: eventFields({ eventsPath: '', idPath: 'sg_event_id', typePath: 'event', timePath: 'timestamp' }),
   ackTimeoutMs: seconds(10),
-  retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
   notes: {
     id: '`sg_event_id` of each event',
     unstable: 'events may be batched otherwise on retry; signatures are malleable, so they are never a key',

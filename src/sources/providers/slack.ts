@@ -42,9 +42,9 @@ const scheme: Scheme = {
   handshake: { methods: ['POST'], answer },
   keepHeaders: ['x-slack-retry-num', 'x-slack-retry-reason'],
   ackTimeoutMs: seconds(3),
-  retries: { automatic: true, windowMs: minutes(6), sameBytes: false },
+  retries: { automatic: true, windowMs: minutes(6), sameBytes: false, changes: [] },
   notes: {
-    id: '`event_id` of the body; `trigger_id` of commands and interactions, else a hash of the body',
+    id: '`event_id` of the body, `trigger_id` of commands and interactions, else a hash of the body',
     unstable: 'timestamp and signature are new for every attempt',
     stops: 'the response header `x-slack-no-retry: 1`',
     handshake: 'POST `url_verification`, signed: the challenge as text',
@@ -66,7 +66,11 @@ function readEvent(body: BodyReader): ReceivedEvent {
 
 function readCallback(body: BodyReader): ReceivedEvent {
   return {
-    presetId: () => eventId(body.at('event_id'), 'body.event_id'),
+    // `app_rate_limited` has none.
+    presetId: () =>
+      body.at('event_id') === undefined
+        ? contentHash(body, 'body')
+        : eventId(body.at('event_id'), 'body.event_id'),
     type: eventType(body.at('event.type') ?? body.at('type')),
     occurredAt: eventTime(body.at('event_time')),
   };

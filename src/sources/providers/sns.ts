@@ -80,7 +80,12 @@ function schemeOf(options: SnsOptions): Scheme {
           },
     keepHeaders: ['x-amz-sns-message-type', 'x-amz-sns-topic-arn', 'x-amz-sns-subscription-arn'],
     ackTimeoutMs: seconds(15),
-    retries: { automatic: true, windowMs: minutes(60), sameBytes: false },
+    retries: {
+      automatic: true,
+      windowMs: minutes(60),
+      sameBytes: false,
+      changes: ['Signature', 'SigningCertURL'],
+    },
     notes: {
       id: '`MessageId` of the body',
       unstable: '`Signature` and `SigningCertURL` may change',

@@ -43,7 +43,7 @@ function schemeOf(notificationUrl: string): Scheme {
     events: eventFields({ idPath: 'event_id', typePath: 'type', timePath: 'created_at' }),
     keepHeaders: ['square-retry-number', 'square-retry-reason', 'square-initial-delivery-timestamp'],
     ackTimeoutMs: seconds(10),
-    retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+    retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
     notes: {
       id: '`event_id` of the body',
       more: 'a URL that differs by a slash, the scheme or the query is the usual failure',

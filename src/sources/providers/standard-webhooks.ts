@@ -19,7 +19,7 @@ export const standardWebhooks = /* @__PURE__ */ standardWebhooksSource({
   key: whsecKey,
   typePath: 'type',
   timePath: 'timestamp',
-  retries: { automatic: true, windowMs: hours(75.6), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(75.6), sameBytes: false, changes: [] },
   notes: {
     stops: '410 disables the endpoint; 429, 502 and 504 slow it down',
     more: 'the retry window is the one that the specification recommends',
@@ -83,7 +83,7 @@ export const openai = /* @__PURE__ */ standardWebhooksSource({
   key: whsecKey,
   typePath: 'type',
   timePath: 'created_at',
-  retries: { automatic: true, windowMs: hours(72), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(72), sameBytes: false, changes: [] },
   notes: { stops: '3xx count as failures', unconfirmed: 'retries' },
 });
 
@@ -97,7 +97,7 @@ export const replicate = /* @__PURE__ */ standardWebhooksSource({
   key: whsecKey,
   typePath: 'status',
   timePath: 'created_at',
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: { more: 'the type is the prediction’s `status`', unconfirmed: 'retries' },
 });
 
@@ -111,7 +111,7 @@ export const polar = /* @__PURE__ */ standardWebhooksSource({
   key: textKey,
   typePath: 'type',
   timePath: 'timestamp',
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: { unconfirmed: 'retries' },
 });
 
@@ -125,7 +125,7 @@ export const bigCommerce = /* @__PURE__ */ standardWebhooksSource({
   key: textKey,
   typePath: 'scope',
   timePath: 'created_at',
-  retries: { automatic: true, windowMs: days(2) + minutes(30), sameBytes: false },
+  retries: { automatic: true, windowMs: days(2) + minutes(30), sameBytes: false, changes: [] },
   notes: {
     stops: '200 is expected; below 90 % of successes the domain is blocked for 3 minutes',
     more: "`hash` of the body is the same for the same content: `dedupe: { path: 'hash' }` drops repeats",

@@ -5,6 +5,7 @@ import { pairs } from '../signing/signature-text.js';
 import type { SourceFactory } from '../source-options.js';
 import { days, minutes } from '../times.js';
 
+const WHERE = '(Workbench, Webhooks, the endpoint, Signing secret; or what `stripe listen` prints)';
 /** Their prefixes are Stripe's own. As a webhook secret a key would verify nothing, and each delivery be answered 401. */
 const API_KEY = /^(sk|rk|pk)_/;
 
@@ -27,7 +28,13 @@ const mac = /* @__PURE__ */ macProvider({
   idPath: 'id',
   typePath: 'type',
   timePath: 'created',
-  retries: { automatic: true, windowMs: days(3), manualResendMs: days(30), sameBytes: false },
+  retries: {
+    automatic: true,
+    windowMs: days(3),
+    manualResendMs: days(30),
+    sameBytes: false,
+    changes: ['pending_webhooks'],
+  },
   notes: {
     id: '`id` of the body (`evt_…`), the same on retries and on a manual resend',
     unstable: '`pending_webhooks` in the body; timestamp and signature are new for every attempt',
@@ -44,6 +51,12 @@ const scheme: Scheme = {
     return key === undefined
       ? mac.checkSecret?.(secret)
       : `is a Stripe API key (${key}…): put the signing secret of this endpoint in its place, which begins with whsec_ ` +
-          '(Workbench, Webhooks, the endpoint, Signing secret; or what `stripe listen` prints)';
+          WHERE;
   },
+  // A warning, no refusal: a sender in a test signs with any text.
+  doubtSecret: (secret) =>
+    secret.startsWith('whsec_')
+      ? undefined
+      : 'does not begin with whsec_, as the signing secret of every Stripe endpoint does: with another text each delivery of Stripe is ' +
+        `answered 401. Put the signing secret of this endpoint in its place ${WHERE}`,
 };

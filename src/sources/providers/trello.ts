@@ -46,7 +46,7 @@ function schemeOf(callbackUrl: string): Scheme {
       methods: ['HEAD'],
       answer: (request) => (request.method === 'HEAD' ? EMPTY_OK : undefined),
     },
-    retries: { automatic: true, windowMs: seconds(210), sameBytes: false },
+    retries: { automatic: true, windowMs: seconds(210), sameBytes: false, changes: ['model'] },
     notes: {
       id: '`action.id` of the body',
       stops: '410 deletes the webhook; 30 failures in a row disable it',

@@ -50,7 +50,7 @@ const scheme: Scheme = {
   handshake: { methods: ['POST'], answer },
   keepHeaders: [ID, TIMESTAMP, 'twitch-eventsub-message-retry', 'twitch-eventsub-message-type'],
   ackTimeoutMs: seconds(10),
-  retries: { automatic: true, sameBytes: false },
+  retries: { automatic: true, sameBytes: false, changes: [] },
   notes: {
     id: '`Twitch-Eventsub-Message-Id` header',
     unstable: '`Twitch-Eventsub-Message-Retry`',

@@ -24,7 +24,7 @@ export const xero = /* @__PURE__ */ macSource({
   ack: EMPTY_OK,
   refusal: { status: 401, body: '' },
   ackTimeoutMs: seconds(5),
-  retries: { automatic: true, windowMs: hours(24), sameBytes: false },
+  retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
   notes: {
     id: 'tenant, category, type, resource and date of each event: the vendor sends no event id',
     unstable: '`entropy` of the body',

@@ -29,7 +29,7 @@ export const zoom = /* @__PURE__ */ macSource({
   handshake: { methods: ['POST'], answer },
   keepHeaders: ['x-zm-trackingid'],
   ackTimeoutMs: seconds(3),
-  retries: { automatic: true, windowMs: minutes(85), sameBytes: false },
+  retries: { automatic: true, windowMs: minutes(85), sameBytes: false, changes: ['download_token'] },
   notes: {
     id: 'hash of `event`, `event_ts` and `payload`: the vendor sends no event id',
     handshake: 'POST `endpoint.url_validation`, signed, every 72 h: plain token and its HMAC as JSON',

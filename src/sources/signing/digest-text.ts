@@ -9,3 +9,13 @@ export function decodeStrict(text: string, encoding: DigestEncoding): Buffer | u
   const bytes = Buffer.from(text, encoding);
   return bytes.toString(encoding) === text ? bytes : undefined;
 }
+
+/**
+ * Bytes of a secret or a public key in standard base64, padded or not, or undefined. Vendors and their libraries do not agree on the
+ * padding, and a secret is the owner's: nobody gains a second way to write a signature by it.
+ */
+export function decodeSecret(text: string): Buffer | undefined {
+  const bare = text.replace(/={1,2}$/, '');
+  const padded = bare.padEnd(Math.ceil(bare.length / 4) * 4, '=');
+  return decodeStrict(padded, 'base64');
+}

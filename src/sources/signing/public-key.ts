@@ -1,6 +1,6 @@
 import { createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
-import { decodeStrict } from './digest-text.js';
+import { decodeSecret } from './digest-text.js';
 
 /** DER of an Ed25519 SubjectPublicKeyInfo up to the 32 bytes of the key (RFC 8410). */
 const ED25519_SPKI = Buffer.from('302a300506032b6570032100', 'hex');
@@ -23,7 +23,7 @@ export function spkiKey(der: Buffer): KeyObject | undefined {
 /** A public key from the base64 of its DER, with or without PEM lines, or undefined. */
 export function publicKeyFromText(text: string): KeyObject | undefined {
   const base64 = text.replace(/-----(?:BEGIN|END) PUBLIC KEY-----/g, '').replace(/\s/g, '');
-  const der = base64 === '' ? undefined : decodeStrict(base64, 'base64');
+  const der = base64 === '' ? undefined : decodeSecret(base64);
   return der && spkiKey(der);
 }
 

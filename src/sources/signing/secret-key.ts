@@ -1,4 +1,4 @@
-import { decodeStrict } from './digest-text.js';
+import { decodeSecret, decodeStrict } from './digest-text.js';
 
 /** How the vendor hands its secret out: used as text, or decoded to bytes. */
 export type SecretEncoding = 'text' | 'hex' | 'base64';
@@ -11,7 +11,7 @@ export const textKey: KeyOf = (secret) => (secret === '' ? undefined : Buffer.fr
 /** Hex of either case: vendors print both. */
 export const hexKey: KeyOf = (secret) => nonEmpty(decodeStrict(secret.toLowerCase(), 'hex'));
 
-export const base64Key: KeyOf = (secret) => nonEmpty(decodeStrict(secret, 'base64'));
+export const base64Key: KeyOf = (secret) => nonEmpty(decodeSecret(secret));
 
 /** `whsec_` + base64 as Standard Webhooks and Svix have it: the key is what it decodes to. The prefix may be left out. */
 export const whsecKey: KeyOf = (secret) =>

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import { decodeStrict } from './digest-text.js';
+import { decodeSecret, decodeStrict } from './digest-text.js';
 import { ed25519Key, verifies } from './public-key.js';
 
 const PREFIX = 'whpk_';
@@ -10,7 +10,7 @@ export function isWhpk(secret: string): boolean {
 }
 
 export function whpkKey(secret: string): KeyObject | undefined {
-  return ed25519Key(decodeStrict(secret.slice(PREFIX.length), 'base64'));
+  return ed25519Key(decodeSecret(secret.slice(PREFIX.length)));
 }
 
 /** The index of the public key that one of the v1a signatures is from, or -1. */

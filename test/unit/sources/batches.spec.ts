@@ -14,6 +14,7 @@ import {
   xero,
 } from '../../../src/sources/index.js';
 import type { SourceDefinition } from '../../../src/core/source.js';
+import { signerOf, sourceOf } from '../../support/signers/index.js';
 import { itemRanges, rangeAt } from '../../../src/sources/events/json-ranges.js';
 
 const secrets = ['batch-signing-key'];
@@ -146,10 +147,63 @@ describe('case 35: every event of a batch is an event of its own', () => {
       expect(identify(source, '{"events":[]}')).toEqual([]);
   });
 
-  it('one event without an id refuses the batch: which of them were handled would be a guess', () => {
-    expect(() =>
-      identify(line({ secrets }), '{"events":[{"webhookEventId":"01"},{"webhookEventId":null}]}'),
-    ).toThrow('webhookEventId');
+  it.each([
+    '{"webhookEventId":null}',
+    '{"webhookEventId":" "}',
+    '{}',
+    'null',
+    '7',
+    '[]',
+    '{"webhookEventId":{}}',
+  ])('an item without a usable id keeps the others in, under a hash of its content: %s', (item) => {
+    const body = `{"events":[{"webhookEventId":"01","type":"message"},${item}]}`;
+    const rawBody = Buffer.from(body);
+    const request = { method: 'POST', url: '/hooks', headers: RequestHeaders.from({}), rawBody };
+    const { provider } = line({ secrets });
+    const [first, second] = provider.identify(request, new BodyReader(rawBody));
+    expect(first?.id).toBe('01');
+    expect(first?.unusable).toBeUndefined();
+    expect(second).toMatchObject({
+      id: expect.stringMatching(/^content:[0-9a-f]{64}$/),
+      unusable: expect.stringContaining('webhookEventId'),
+    });
+    expect(second?.body?.toString()).toBe(item);
+  });
+
+  it.each(['asana', 'adyen', 'gocardless', 'hubspot', 'line', 'meta', 'okta', 'sendgrid', 'xero'])(
+    '%s: no item of a batch keeps the others out',
+    (name) => {
+      const around: Record<string, (items: string) => string> = {
+        adyen: (items) => `{"notificationItems":[${items}]}`,
+        meta: (items) => `{"object":"page","entry":[${items}]}`,
+        okta: (items) => `{"data":{"events":[${items}]}}`,
+        hubspot: (items) => `[${items}]`,
+        sendgrid: (items) => `[${items}]`,
+      };
+      const wrap = around[name] ?? ((items) => `{"events":[${items}]}`);
+      const items = ['null', '7', '{}', '[]', '"x"', '{"id":null}', '{"uuid":0,"webhookEventId":""}'];
+      expect(identify(sourceOf(signerOf(name)), wrap(items.join(',')))).toHaveLength(items.length);
+    },
+  );
+
+  it('HubSpot: a CRM object stands alone and has no id: a hash of its content, without what a retry changes', () => {
+    const source = hubspot({ secrets, publicUrl: 'https://hooks.example.com' });
+    const [one] = identify(source, '{"objectId":51,"properties":{"email":"a@b.c"}}');
+    expect(one).toMatchObject({ id: expect.stringMatching(/^content:/), slice: undefined });
+    const item = (attempt: number, email: string) =>
+      `[{"objectId":51,"attemptNumber":${attempt},"properties":{"email":"${email}"}}]`;
+    const ids = [item(0, 'a@b.c'), item(1, 'a@b.c'), item(1, 'd@b.c')].map(
+      (body) => identify(source, body)[0]?.id,
+    );
+    expect(ids[1]).toBe(ids[0]);
+    expect(ids[2]).not.toBe(ids[0]);
+  });
+
+  it('Meta: an entry that says only which fields changed is an event, and not lost', () => {
+    const body = '{"object":"user","entry":[{"uid":"1","time":1767225600,"changed_fields":["photos"]}]}';
+    expect(identify(meta({ secrets }), body)).toMatchObject([
+      { type: 'user.entry', at: '2026-01-01T00:00:00.000Z' },
+    ]);
   });
 
   it.each(['', 'null', '[1]', '{}', '{"events":{}}', '{"events":7}', '[[]]', 'junk'])(

@@ -64,6 +64,10 @@ describe('R08 signatures and tokens are compared by timingSafeEqual alone', () =
 
 /** Names, options and places; what is added here must be nothing that a caller could learn a secret from. */
 const NO_SECRETS = new Set([
+  'events/canonical-json.ts: without.includes(name)',
+  'events/canonical-json.ts: path.startsWith(`${name}.`)',
+  "events/same-content.ts: first.toString('latin1') === second.toString('latin1')",
+  'events/same-content.ts: canonicalJson(first, rootOf(first), changes) === canonicalJson(second, rootOf(second), changes)',
   'define-source.ts: POLICY_NAMES.has(name)',
   'events/dedupe-check.ts: covers.headers.includes(key.header.toLowerCase())',
   'events/json-ranges.ts: at === start',

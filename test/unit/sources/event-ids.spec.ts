@@ -3,11 +3,15 @@ import { EventIdUnusable, SignatureRejection } from '../../../src/core/errors.js
 import { RequestHeaders } from '../../../src/core/request.js';
 import type { SourceDefinition } from '../../../src/core/source.js';
 import {
+  contentful,
   custom,
   discord,
   github,
   gitlab,
   hmac,
+  intercom,
+  monday,
+  sanity,
   shopify,
   slack,
   stripe,
@@ -142,7 +146,9 @@ describe('what each vendor means', () => {
     expect(identify(gitlab({ secrets }), '{}', { ...headers, 'Idempotency-Key': 'k1' })).toMatchObject([
       { id: 'k1', type: 'Push Hook' },
     ]);
-    expect(() => identify(gitlab({ secrets }), '{}', headers)).toThrow(EventIdUnusable);
+    const [older] = identify(gitlab({ secrets }), '{}', headers);
+    expect(older).toMatchObject({ id: expect.stringMatching(/^shared:content%3A/), type: 'Push Hook' });
+    expect(identify(gitlab({ secrets }), '{"a":1}', headers)[0]?.id).not.toBe(older?.id);
   });
 
   it('Slack: events, commands and interactions', () => {
@@ -206,6 +212,23 @@ describe('what each vendor means', () => {
       expect(identify(stripe({ secrets }), `{"id":"e","type":${type}}`)[0]?.type).toMatch(
         /^(unknown|7.5e99)$/,
       );
+  });
+});
+
+describe('what vendors send without an id is told apart by its content, and not refused', () => {
+  it.each([
+    ['Slack', slack({ secrets }), '{"type":"app_rate_limited","minute_rate_limited":1}', 'app_rate_limited'],
+    ['monday.com', monday({ secrets }), '{"type":"install","data":{}}', 'install'],
+    ['Intercom', intercom({ secrets }), '{"type":"notification_event","id":null,"topic":"ping"}', 'ping'],
+    ['Contentful', contentful({ secrets }), '{"sys":{"type":"Entry"}}', 'unknown'],
+    ['Sanity', sanity({ secrets }), '{"_id":"d1"}', 'unknown'],
+  ])('%s', (_vendor, source, body, type) => {
+    expect(identify(source, body)).toMatchObject([{ id: expect.stringMatching(/^content:/), type }]);
+  });
+
+  it('but an id that is there and cannot be used stays refused', () => {
+    expect(() => identify(intercom({ secrets }), '{"id":"","topic":"ping"}')).toThrow(EventIdUnusable);
+    expect(() => identify(slack({ secrets }), '{"event_id":7}')).toThrow(EventIdUnusable);
   });
 });
 

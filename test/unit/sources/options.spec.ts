@@ -1,4 +1,6 @@
+import { Webhook } from 'standardwebhooks';
 import { ConfigurationError } from '../../../src/core/errors.js';
+import { RequestHeaders } from '../../../src/core/request.js';
 import { resolveSource } from '../../../src/core/resolve-source.js';
 import {
   adyen,
@@ -242,6 +244,41 @@ describe('secrets that cannot be right', () => {
     'secretary-7',
   ])('but not the possible %j', (secret) => {
     expect(checkSecretText(secret)).toBeUndefined();
+  });
+
+  it.each([
+    '0123456789abcdef0123456789abcdef',
+    '0123456789abcdef0123456789abcde',
+    '0123456789abcdef0123456789abcd',
+  ])(
+    'base64 without its padding is the same key, as the specification’s own libraries have it: %s',
+    (key) => {
+      const padded = `whsec_${Buffer.from(key).toString('base64')}`;
+      const bare = padded.replace(/=+$/, '');
+      const { provider } = standardWebhooks({ secrets });
+      const at = new Date(1_767_225_600_000);
+      const signed = new Webhook(bare).sign('msg_1', at, '{}');
+      expect(signed).toBe(new Webhook(padded).sign('msg_1', at, '{}'));
+      const headers = RequestHeaders.from({
+        'webhook-id': 'msg_1',
+        'webhook-timestamp': '1767225600',
+        'webhook-signature': signed,
+      });
+      for (const secret of [padded, bare, bare.slice('whsec_'.length)]) {
+        expect(provider.checkSecret?.(secret)).toBeUndefined();
+        const request = { method: 'POST', url: '/', headers, rawBody: Buffer.from('{}') };
+        expect(provider.verify(request, [secret])).toMatchObject({ secret: 0 });
+      }
+    },
+  );
+
+  it('so are a public key, a key of hmac() and a token of GitLab', () => {
+    const whpk = `whpk_${Buffer.alloc(32, 7).toString('base64')}`.replace(/=+$/, '');
+    expect(standardWebhooks({ secrets }).provider.checkSecret?.(whpk)).toBeUndefined();
+    const own = hmac({ secrets, signatureHeader: 'x', idPath: 'id', secretEncoding: 'base64' });
+    expect(own.provider.checkSecret?.('bXkta2V5LTE')).toBeUndefined();
+    const token = `whsec_${Buffer.alloc(32, 9).toString('base64').replace(/=+$/, '')}`;
+    expect(gitlab({ secrets }).provider.checkSecret?.(token)).toBeUndefined();
   });
 
   it.each([
