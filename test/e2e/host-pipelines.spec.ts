@@ -416,3 +416,24 @@ describe.each(ADAPTERS)('direct and long way answer alike on %s', (adapter) => {
     );
   }, 120_000);
 });
+
+const collecting = (request: Request, _: Response, next: NextFunction) => {
+  request.on('data', () => undefined);
+  request.on('end', () => next());
+};
+it.each<[string, (app: NestExpressApplication) => unknown]>([
+  ['multer', (app) => app.use(multer().any())],
+  ['code that reads to the end', (app) => app.use(collecting)],
+])('on Express a body that was read is shown as none to %s', async (_, configure) => {
+  const { app, origin } = await startHost(
+    'express',
+    {
+      databaseUrl: database.url,
+      webhooks: WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } }),
+    },
+    { configure: (given) => void configure(given as NestExpressApplication) },
+  );
+  for (const name of ['right', 'multipart', 'in chunks'])
+    expect(await send(origin, REQUESTS[name]!())).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+  await app.close();
+});
