@@ -51,7 +51,7 @@ export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasu
 export { Retention } from './operator/retention.js';
 export type { RetentionReport } from './operator/retention.js';
 export { Revivals } from './operator/revivals.js';
-export type { Decider } from './operator/decider.js';
+export type { Decider } from './core/decider.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { NamedEffect, NewEffects } from './storage/leased.rows.js';

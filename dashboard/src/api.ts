@@ -74,6 +74,12 @@ export interface EventKey {
   eventId: string;
 }
 
+/** A row that is not dead, and what it is instead. */
+export interface NotRevived {
+  outboxId: string;
+  why: string;
+}
+
 export const api = {
   meta: () => get<Meta>('meta'),
   overview: (range: 'hour' | 'day') => get<Overview>('overview', { range }),
@@ -91,7 +97,8 @@ export const api = {
   audit: (before?: string) => get<{ audit: Audit[] }>('audit', { before }),
   alerts: () => get<{ alerts: Alert[] }>('alerts'),
 
-  revive: (ids: string[], reason: string) => act<{ revived: string[] }>('revive', { ids, reason }),
+  revive: (ids: string[], reason: string) =>
+    act<{ revived: string[]; others?: NotRevived[] }>('revive', { ids, reason }),
   giveUp: (ids: string[], reason: string) => act<{ givenUp: string[] }>('give-up', { ids, reason }),
   issue: (fingerprint: string, state: DeadGroup['state'], reason: string) =>
     act<object>('issue', { fingerprint, state, reason }),

@@ -4,7 +4,7 @@ import type { EventDetail } from './types.ts';
 const MAX_BYTES = 100_000;
 
 /**
- * The delivery as a command for a POSIX shell; undefined for a body that no argument can hold. `--data-raw`, since a body or a header's
+ * The delivery as a command for bash or zsh; undefined for a body that no argument can hold. `--data-raw`, since a body or a header's
  * value is what somebody sent: `--data-binary` would take a file of the reader's for one that starts with `@`.
  */
 export function curlOf(event: Pick<EventDetail, 'headers'>, body: string): string | undefined {
@@ -23,7 +23,19 @@ export function curlOf(event: Pick<EventDetail, 'headers'>, body: string): strin
   ].join(' \\\n  ');
 }
 
-/** In single quotes, where a shell takes every character as it is, line breaks too. */
+/** As it is between single quotes: printable, and no quote, backslash or `!`, which an interactive shell may expand. */
+const PLAIN = /^[^'!\\\p{C}\p{Zl}\p{Zp}]*$/u;
+const ESCAPED = /['!\\\p{C}\p{Zl}\p{Zp}]/gu;
+
+/**
+ * In single quotes where every character is printable; else as `$'…'` with escapes. A terminal acts on control characters of what is
+ * pasted before the shell sees a quote: Ctrl-C drops the line, and what follows runs.
+ */
 function shellQuoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
+  return PLAIN.test(text) ? `'${text}'` : `$'${text.replace(ESCAPED, escaped)}'`;
+}
+
+function escaped(character: string): string {
+  const bytes = [...new TextEncoder().encode(character)];
+  return bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('');
 }

@@ -54,6 +54,14 @@ export function isKnownNotDone(error: unknown): boolean {
   return property(error, 'notDone') === true;
 }
 
+/** Whether the database refused what it was given, or it could not even be written: the same would fail again. */
+export function isRefusedContent(error: unknown): boolean {
+  const sqlState = sqlStateOf(error);
+  if (sqlState !== undefined)
+    return PERMANENT_SQLSTATE.has(sqlState.slice(0, 2)) || sqlState.startsWith('54');
+  return error instanceof TypeError || error instanceof RangeError;
+}
+
 /** A prepared statement is not there any more, is there already, or has another result than when it was prepared. */
 export function isLostStatement(error: unknown): boolean {
   return LOST_STATEMENT.has(sqlStateOf(error) ?? '');

@@ -1,3 +1,4 @@
+import { headOf } from './event.js';
 import { toMs, type Duration } from './duration.js';
 
 /** Stable codes of every error this package throws on purpose. */
@@ -23,7 +24,6 @@ export type ErrorCode =
   | 'CLAIMS_QUEUED'
   | 'NOT_ANSWERED'
   | 'BACKFILL_REFUSED'
-  | 'ERASURE_REFUSED'
   | 'INPUT_REFUSED';
 
 /** Base of the package's errors: `code` is stable, the message says who, what was expected, what was received and what to do. */
@@ -83,7 +83,7 @@ export class HttpFailure extends WebhookInboxError {
   }
 
   get detail(): string {
-    return this.body.slice(0, 500);
+    return headOf(this.body, 500);
   }
 }
 

@@ -45,6 +45,20 @@ export function eventType(type: string): string {
   return storable(type, 255).replace(FORBIDDEN, '');
 }
 
+/** The first `units` of a text, and never half a character: a lone surrogate is refused by jsonb, and by strict readers of JSON. */
+export function headOf(text: string, units: number): string {
+  const head = text.slice(0, units);
+  return head.length < text.length && /[\ud800-\udbff]$/.test(head) ? head.slice(0, -1) : head;
+}
+
+/** JSON as `jsonb` can hold it: it refuses NUL and half characters. Long texts in it are cut to `maxBytes`. */
+export function storableJson(value: Readonly<Record<string, unknown>>, maxBytes: number): string {
+  return JSON.stringify(value, (_, one: unknown) => {
+    if (typeof one === 'bigint') return String(one);
+    return typeof one === 'string' ? storable(one, maxBytes) : one;
+  });
+}
+
 /** Nearly all texts: each character a byte, and nothing to be cleaned. */
 const PLAIN = /^[\t\n\r -~]*$/;
 

@@ -1,4 +1,5 @@
 import { didYouMean } from './did-you-mean.js';
+import { headOf } from './event.js';
 import { ConfigurationError, WebhookInboxError } from './errors.js';
 import type { ResolvedOptions } from './resolve-options.js';
 import type { Source } from './resolve-source.js';
@@ -28,7 +29,7 @@ export function noSource(options: ResolvedOptions, name: string): string {
 function configured({ sources }: ResolvedOptions, name: unknown): string {
   // Tests give anything.
   const text = String(name);
-  const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1)}…` : text;
+  const shown = text.length > MAX_SHOWN ? `${headOf(text, MAX_SHOWN - 1)}…` : text;
   const hint = didYouMean(shown, [...sources.keys()]);
   return `source '${shown}' is configured${hint || '; add it to the sources of WebhooksModule'}`;
 }

@@ -1,5 +1,6 @@
 import { WebhookInboxError } from './errors.js';
-import { storable } from './event.js';
+import { headOf, storable } from './event.js';
+import { withoutValues } from './value-free.js';
 
 /** What is kept and told of an error: its text may hold a whole answer. */
 export const MAX_ERROR_BYTES = 4_000;
@@ -19,8 +20,9 @@ export function logLine(message: string, facts: Facts): string {
 }
 
 /**
- * An error as text for logs and tables: its name and message, never its parameters, which may hold a payload. With the code of its
- * cause: fetch says 'fetch failed' whatever it was. Cut to what a row keeps.
+ * An error as text for logs, alerts and tables: its name and message, never its parameters, which may hold a payload. With the code of
+ * its cause: fetch says 'fetch failed' whatever it was. Of the database's and the parser's own messages only what holds no value (see
+ * `withoutValues`). Cut to what a row keeps.
  */
 export function errorText(error: unknown): string {
   return storable(wholeText(error), MAX_ERROR_BYTES);
@@ -28,7 +30,8 @@ export function errorText(error: unknown): string {
 
 function wholeText(error: unknown): string {
   if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
-  const text = error.name === 'Error' ? error.message : `${error.name}: ${error.message}`;
+  const told = withoutValues(error);
+  const text = error.name === 'Error' ? told : `${error.name}: ${told}`;
   const { code } = Object(error.cause) as { code?: unknown };
   return typeof code === 'string' && !text.includes(code) ? `${text} (${code})` : text;
 }
@@ -44,7 +47,7 @@ export function errorDetail(error: unknown): string {
 }
 
 function shown(value: string): string {
-  const cut = value.length > MAX_VALUE ? `${value.slice(0, MAX_VALUE - 1)}…` : value;
+  const cut = value.length > MAX_VALUE ? `${headOf(value, MAX_VALUE - 1)}…` : value;
   return /^[\w.:/@…-]+$/.test(cut) ? cut : oneLine(JSON.stringify(cut));
 }
 

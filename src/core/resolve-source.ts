@@ -134,7 +134,7 @@ export function checkSecrets(provider: Provider, secrets: readonly string[], whe
   for (const [index, secret] of secrets.entries()) {
     const fault =
       typeof secret !== 'string' || secret.trim() === ''
-        ? `expected non-blank text, received ${typeof secret === 'string' ? 'blank text' : String(secret)}; is the environment variable set?`
+        ? `expected non-blank text, received ${typeof secret === 'string' ? 'blank text' : typeof secret}; is the environment variable set?`
         : provider.checkSecret?.(secret);
     if (fault !== undefined) throw new ConfigurationError(`${where}.secrets.${index}: ${fault}`);
   }

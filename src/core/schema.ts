@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { didYouMean } from './did-you-mean.js';
 import { toMs } from './duration.js';
+import { headOf } from './event.js';
 import { ConfigurationError, InputRefused } from './errors.js';
 
 const DURATION = `expected milliseconds or text such as '30s', '4h', '30d'`;
@@ -57,9 +58,9 @@ function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): st
       const inside = (error: z.core.$ZodIssue) => ({ ...error, path: [...issue.path, ...error.path] });
       return meant.map((error) => describe(inside(error), schema, where)).join('\n');
     }
-    return `${at}: expected ${issue.errors.flatMap(expectations).join(' or ')}, received ${received(issue.input)}`;
+    return `${at}: expected ${issue.errors.flatMap(expectations).join(' or ')}, received ${received(issue.input, at)}`;
   }
-  return `${at}: expected ${expectations([issue]).join('')}, received ${received(issue.input)}`;
+  return `${at}: expected ${expectations([issue]).join('')}, received ${received(issue.input, at)}`;
 }
 
 /** What zod would have liked, without its 'Invalid input: ' before it and its 'received string' behind it. */
@@ -82,8 +83,12 @@ function objectOf(schema: unknown): z.ZodObject | undefined {
   return schema instanceof z.ZodObject ? schema : undefined;
 }
 
-function received(value: unknown): string {
+/** Options whose value must not stand in an error, wherever that is shown. */
+const SECRET = /secret|passw|token|key|credential|dsn|url|connection/i;
+
+function received(value: unknown, at: string): string {
   if (value === null || ['undefined', 'number', 'boolean'].includes(typeof value)) return String(value);
-  if (typeof value === 'string') return `'${value.slice(0, 60)}'`;
+  if (typeof value === 'string')
+    return SECRET.test(at) ? `text of ${value.length} characters` : `'${headOf(value, 60)}'`;
   return Array.isArray(value) ? 'an array' : `a${typeof value === 'object' ? 'n' : ''} ${typeof value}`;
 }

@@ -20,7 +20,9 @@ export function placeOfError(error: unknown, own = OWN, isThere: IsThere = exist
   const isApplications = (at: string) =>
     at !== '' && !at.includes('/node_modules/') && !at.startsWith(own) && !isTypeOrms(at, isThere);
   const place = places.find(isApplications);
-  return place !== undefined && place.length > MAX_VALUE ? `…${place.slice(1 - MAX_VALUE)}` : place;
+  return place !== undefined && place.length > MAX_VALUE
+    ? `…${place.slice(1 - MAX_VALUE).replace(/^[\udc00-\udfff]/, '')}`
+    : place;
 }
 
 /** Tells the whole stack, where somebody wants to know. */

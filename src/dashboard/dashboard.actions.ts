@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InputRefused } from '../core/errors.js';
 import { Inspector } from '../operator/inspector.js';
 import { Operator } from '../operator/operator.js';
-import type { Decider } from '../operator/decider.js';
+import type { Decider } from '../core/decider.js';
 import { contentOf, type Content } from './content.js';
 import { DASHBOARD, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
 import { ACTION_INPUT, read, type ActionName } from './input.js';
@@ -26,6 +26,9 @@ export function isAction(name: string): name is ActionName {
   return Object.hasOwn(ACTION_INPUT, name);
 }
 
+/** A look at content asks for no reason: it would be the same each time. */
+const LOOKED = 'looked at on the dashboard';
+
 /** Reads an action's JSON and has the operator do it. */
 @Injectable()
 export class DashboardActions {
@@ -44,7 +47,11 @@ export class DashboardActions {
     switch (name) {
       case 'revive': {
         const input = read(ACTION_INPUT.revive, body, name);
-        return { revived: await this.operator.revive(input.ids, deed(input)) };
+        const revived = await this.operator.revive(input.ids, deed(input));
+        const others = input.ids.filter((id) => !revived.includes(id));
+        return others.length === 0
+          ? { revived }
+          : { revived, others: await this.operator.whyNotDead(others) };
       }
       case 'give-up': {
         const input = read(ACTION_INPUT['give-up'], body, name);
@@ -101,7 +108,7 @@ export class DashboardActions {
     if (!bytes) throw new InputRefused('there is no content: it was removed, or there is no such row');
     const how = input.download === true ? 'downloaded' : 'shown';
     const what = `${input.event === undefined ? 'effect' : 'event'} ${id}`;
-    await this.operator.revealed(what, how, { by, reason: input.reason });
+    await this.operator.revealed(what, how, { by, reason: input.reason || LOOKED });
     return { bytes, name: `${id}.txt` };
   }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { headOf } from '../core/event.js';
 import { InputRefused } from '../core/errors.js';
 import { OUTBOX_STATES } from '../core/states.js';
 import { MAX_AT_ONCE } from '../operator/operator.js';
@@ -11,7 +12,9 @@ const text = (max: number) =>
     .refine((value) => value.isWellFormed() && !value.includes('\u0000'), {
       error: 'expected text without NUL and without half characters',
     });
-const reason = text(1_000).default('');
+const reason = text(1_000).refine((value) => value.trim() !== '', {
+  error: 'expected why: it stands in the audit',
+});
 const uuid = z.uuid();
 const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });
 const events = z.array(eventKey).min(1).max(MAX_AT_ONCE);
@@ -32,7 +35,7 @@ export const ACTION_INPUT = {
     event: uuid.optional(),
     effect: uuid.optional(),
     download: z.boolean().optional(),
-    reason,
+    reason: text(1_000).default(''),
   }),
   'replay-preview': z.strictObject({ events, refire, newEffects }),
   replay: z.strictObject({ events, refire, newEffects, reason }),
@@ -72,5 +75,5 @@ export function read<T extends z.ZodType>(schema: T, value: unknown, where: stri
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const faults = parsed.error.issues.map((issue) => `${[where, ...issue.path].join('.')}: ${issue.message}`);
-  throw new InputRefused(faults.join('; ').slice(0, 500));
+  throw new InputRefused(headOf(faults.join('; '), 500));
 }

@@ -1,3 +1,5 @@
+import { headOf } from '../core/event.js';
+
 import { isIP } from 'node:net';
 
 /** What this needs of a request, as Express and Fastify both have it. */
@@ -16,7 +18,7 @@ export function crossSiteFault(request: HeadersOf): string | undefined {
   if (type !== 'application/json') return 'expected content-type application/json';
   const site = one(request, 'sec-fetch-site');
   if (site !== undefined)
-    return site === 'same-origin' ? undefined : `a request from ${site.slice(0, 20)} is refused`;
+    return site === 'same-origin' ? undefined : `a request from ${headOf(site, 20)} is refused`;
   const origin = one(request, 'origin');
   if (origin === undefined) return undefined;
   return hostOf(origin) === one(request, 'host') ? undefined : 'a request from another origin is refused';
@@ -29,7 +31,7 @@ export function crossSiteFault(request: HeadersOf): string | undefined {
 export function foreignNameFault(request: HeadersOf): string | undefined {
   const name = hostOf(`http://${one(request, 'host') ?? ''}`, 'hostname')?.replace(/^\[|\]$/g, '') ?? '';
   if (isIP(name) !== 0 || /(?:^|\.)localhost$/i.test(name)) return undefined;
-  return `without a guard this page answers to localhost and to addresses only, not to '${name.slice(0, 100)}'`;
+  return `without a guard this page answers to localhost and to addresses only, not to '${headOf(name, 100)}'`;
 }
 
 function hostOf(origin: string, part: 'host' | 'hostname' = 'host'): string | undefined {

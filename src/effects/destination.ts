@@ -1,5 +1,6 @@
 import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
+import { headOf } from '../core/event.js';
 import { PermanentError } from '../core/errors.js';
 import type { AddressRules } from './address-rules.js';
 
@@ -27,7 +28,7 @@ export function destination(text: string | URL, allowHttp: boolean, mayConnect: 
   const url = new URL(text);
   if (url.protocol !== 'https:' && !(allowHttp && url.protocol === 'http:')) {
     throw new DestinationRefused(
-      `expected https${allowHttp ? ' or http' : ''}, received '${url.protocol.slice(0, 20)}'; http must be allowed by { allow: { http: true } }`,
+      `expected https${allowHttp ? ' or http' : ''}, received '${headOf(url.protocol, 20)}'; http must be allowed by { allow: { http: true } }`,
     );
   }
   if (url.username !== '' || url.password !== '')
@@ -57,7 +58,7 @@ export function checkedLookup(mayConnect: AddressRules, resolve: Resolve = resol
 
 function notPublic(host: string, address: string): DestinationRefused {
   return new DestinationRefused(
-    `${host.slice(0, 100)} leads to ${address}, which is no public address; ` +
+    `${headOf(host, 100)} leads to ${address}, which is no public address; ` +
       `allow it by { allow: { privateAddresses: ['${address}'] } } if that is meant`,
   );
 }

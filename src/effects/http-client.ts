@@ -1,6 +1,7 @@
 // undici, not the global fetch: only its Agent lets the one lookup of a connection be ours, its `request` follows no redirect, and
 // it sends exactly the bytes and headers that it is given.
 import { Agent, request as send, type Dispatcher } from 'undici';
+import { headOf } from '../core/event.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { PermanentError, WebhookInboxError } from '../core/errors.js';
 import { addressRules, type AddressRules } from './address-rules.js';
@@ -119,7 +120,7 @@ function fit(response: HttpResponse): HttpResponse {
   if (excess <= 0 || response.body === '') return response;
   // A character takes 6 bytes of JSON at most, so that no more goes than must; where it took fewer, another round follows.
   const keep = response.body.length - Math.ceil(excess / 6);
-  return fit({ ...response, body: response.body.slice(0, Math.max(0, keep)), truncated: true });
+  return fit({ ...response, body: headOf(response.body, Math.max(0, keep)), truncated: true });
 }
 
 function plain(headers: Dispatcher.ResponseData['headers']): Record<string, string> {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Classifier } from '../core/classify.js';
 import { didYouMean } from '../core/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
-import type { WebhookEvent } from '../core/event.js';
+import { headOf, type WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/resolve-options.js';
 import type { RetryPolicy } from '../core/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options.js';
@@ -218,7 +218,7 @@ export class HandlerRegistry {
     const bytes = Buffer.byteLength(name);
     if (bytes > MAX_NAME_BYTES) {
       throw new ConfigurationError(
-        `${at}: expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}: '${name.slice(0, 60)}…'; ` +
+        `${at}: expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}: '${headOf(name, 60)}…'; ` +
           `give the handler a shorter \`name\``,
       );
     }

@@ -5,6 +5,7 @@ import { EventIdUnusable, WebhookInboxError } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
 import { byKey, keyText } from '../core/event.js';
 import { knownSource } from '../core/known-source.js';
+import type { Decider } from '../core/decider.js';
 import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -14,10 +15,12 @@ import type { BackfillEvent, ListEvents } from '../handlers/backfill-source.deco
 import { BackfillExplorer } from '../handlers/backfill.explorer.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit } from '../storage/audit.js';
 import { Claimer } from './claimer.js';
 import { incomingEvents, type IncomingEvent } from './delivery.js';
 
-export interface BackfillOptions {
+/** With `by` and `reason` where a person asks for it: that stands in the audit. */
+export interface BackfillOptions extends Partial<Decider> {
   /** Events that happened from then on; not before what the source's claims are kept for. */
   readonly since: Date;
   /** Stops between two events. */
@@ -55,13 +58,25 @@ export class Backfills {
     private readonly registry: HandlerRegistry,
     private readonly claimer: Claimer,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
   /**
    * @throws WebhookInboxError UNKNOWN_SOURCE; BACKFILL_REFUSED when `since` lies before what claims are kept for, when nothing lists
    *   the source's events, or when only routes handle them; what the method throws
    */
-  async run(sourceName: string, { since, signal, onProgress }: BackfillOptions): Promise<BackfillReport> {
+  async run(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
+    const deed = { action: 'backfill', target: sourceName, detail: { since: String(options.since) } };
+    return this.audit.notedIfAsked(deed, options, async () => {
+      const report = await this.runNow(sourceName, options);
+      return [report, { ...report }];
+    });
+  }
+
+  private async runNow(
+    sourceName: string,
+    { since, signal, onProgress }: BackfillOptions,
+  ): Promise<BackfillReport> {
     const { source, list } = this.backfillable(sourceName, since);
     const report = { seen: 0, claimed: 0, known: 0, tooOld: 0, unusable: 0 };
     const batch: IncomingEvent[] = [];

@@ -2,12 +2,14 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
+import type { Decider } from '../core/decider.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit } from '../storage/audit.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { storeErrorText } from '../storage/store.error.js';
@@ -53,10 +55,22 @@ export class StartupReconciler {
     private readonly relay: OutboxRelay,
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
+    private readonly audit: Audit,
   ) {}
 
-  /** One pass, by one instance at a time. */
-  async reconcile(): Promise<ReconcileReport> {
+  /**
+   * One pass, by one instance at a time.
+   * @param asked `by` and `reason` where a person asks for it: that stands in the audit
+   */
+  async reconcile(asked: Partial<Decider> = {}): Promise<ReconcileReport> {
+    const deed = { action: 'reconcile', target: 'all sources' };
+    return this.audit.notedIfAsked(deed, asked, async () => {
+      const report = await this.reconcileNow();
+      return [report, { ...report }];
+    });
+  }
+
+  private async reconcileNow(): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
     const mine = () => this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
     const nothing = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };

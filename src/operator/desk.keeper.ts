@@ -10,9 +10,10 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { Alert } from '../core/alert.js';
 import { Alerts } from '../core/alerts.js';
+import { isRefusedContent } from '../core/classify.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
-import { Tally } from '../core/tally.js';
+import { Tally, type Counted } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -49,6 +50,9 @@ const UNKNOWN_AGE_MS = 3_600_000;
 const MAX_ALERTS = 100;
 const KEEP_ALERTS = 500;
 
+type KeptAlert = Omit<ToldAlert, 'id'>;
+const NOTHING: Counted = { metrics: [], duplicates: [], secrets: [] };
+
 /**
  * Writes down, every few seconds and off the way of any request, what this process counted: rollups, duplicates, alerts, samples of
  * rejections and a sign of life. One process at a time also takes the backlog's measure and prunes.
@@ -58,7 +62,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
   private readonly logger = new InboxLogger();
   /** Counts that earlier rounds could not write down. */
   private readonly unwritten = new Tally();
-  private alerts: Omit<ToldAlert, 'id'>[] = [];
+  private alerts: KeptAlert[] = [];
   private rounds = 0;
   private failing = false;
   private toldFormer = false;
@@ -146,20 +150,51 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     this.unwritten.giveBack(counted);
     const { metrics } = this.unwritten.drain();
     try {
-      const write = async (manager: EntityManager) => {
-        await this.store.lightly(manager);
-        await this.store.flush(manager, { ...counted, metrics });
-        await this.alertStore.add(manager, alerts);
-        await this.relays.beat(manager, this.instance());
-      };
-      await inTransaction(this.dataSource.manager, END_MS, write, END_MS);
+      await this.write({ ...counted, metrics }, alerts);
     } catch (error) {
-      // Added up again at the next round; duplicates and secrets are notes that may be missed.
-      this.unwritten.giveBack({ metrics });
-      this.alerts = [...alerts, ...this.alerts].slice(-MAX_ALERTS);
-      throw error;
+      if (!isRefusedContent(error)) {
+        this.keepUnwritten({ ...counted, metrics }, alerts);
+        throw error;
+      }
+      await this.writeApart({ ...counted, metrics }, alerts);
     }
+    await this.onOne((manager) => this.relays.beat(manager, this.instance()), END_MS);
     await this.onOne((manager) => this.explainer.explain(manager), PRUNE_MS);
+  }
+
+  private async write(counted: Counted, alerts: readonly KeptAlert[]): Promise<void> {
+    const write = async (manager: EntityManager) => {
+      await this.store.lightly(manager);
+      await this.store.flush(manager, counted);
+      await this.alertStore.add(manager, alerts);
+    };
+    await inTransaction(this.dataSource.manager, END_MS, write, END_MS);
+  }
+
+  /** Each by itself, so that one that the database refuses is lost alone: it would be refused again at each round. */
+  private async writeApart(
+    { metrics, duplicates, secrets }: Counted,
+    alerts: readonly KeptAlert[],
+  ): Promise<void> {
+    for (const one of metrics) await this.alone(`count ${one.metric}`, { ...NOTHING, metrics: [one] }, []);
+    for (const one of duplicates) await this.alone('duplicates', { ...NOTHING, duplicates: [one] }, []);
+    for (const one of secrets) await this.alone('secret', { ...NOTHING, secrets: [one] }, []);
+    for (const one of alerts) await this.alone(`alert ${one.kind}`, NOTHING, [one]);
+  }
+
+  private async alone(what: string, counted: Counted, alerts: readonly KeptAlert[]): Promise<void> {
+    try {
+      await this.write(counted, alerts);
+    } catch (error) {
+      if (!isRefusedContent(error)) return this.keepUnwritten(counted, alerts);
+      this.logger.warn(logLine(`dropped, since it cannot be stored: ${storeErrorText(error)}`, { what }));
+    }
+  }
+
+  /** Added up again at the next round; duplicates and secrets are notes that may be missed. */
+  private keepUnwritten(counted: Counted, alerts: readonly KeptAlert[]): void {
+    this.unwritten.giveBack(counted);
+    this.alerts = [...alerts, ...this.alerts].slice(-MAX_ALERTS);
   }
 
   private async measure(): Promise<void> {

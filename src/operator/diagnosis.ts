@@ -1,3 +1,4 @@
+import { headOf } from '../core/event.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 import { bodyVariants, type BodyVariant } from './body.variants.js';
@@ -246,5 +247,5 @@ function secretVariants(secrets: readonly string[]): [string, string[]][] {
 }
 
 function shown(text: string): string {
-  return JSON.stringify([...text.slice(0, 120)].slice(0, 60).join(''));
+  return JSON.stringify(headOf(text, 60));
 }

@@ -1,15 +1,14 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
-import { WebhookInboxError } from '../core/errors.js';
 import { storable, type EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { inTransaction } from '../storage/connection.js';
+import { Audit, targetOfEvents } from '../storage/audit.js';
 import { ErasureStore, type ErasableRow } from '../storage/erasure.store.js';
-import { checkDecider } from './decider.js';
 
 export interface ErasureOptions {
   /** Who asks. */
@@ -50,17 +49,21 @@ export class Erasure {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: ErasureStore,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
-  /** @throws WebhookInboxError ERASURE_REFUSED where `by` or `reason` is blank; InputRefused without them */
+  /** @throws InputRefused without `by` or `reason`, or where they are blank */
   async erase(event: EventKey, options: ErasureOptions): Promise<ErasureReport> {
-    checkDecider(options);
-    const { by, reason } = options;
     const key = { source: event.source, tenant: event.tenant, eventId: event.eventId };
-    for (const [name, text] of Object.entries({ by, reason })) {
-      if (text.trim() === '')
-        throw new WebhookInboxError('ERASURE_REFUSED', `erase: expected \`${name}\`, received blank text`);
-    }
+    return this.audit.noted({ action: 'erase', target: targetOfEvents([key]) }, options, async () => {
+      const report = await this.eraseNow(key, options);
+      const { outcome, cancelled, possiblySent, sent } = report;
+      const counts = { cancelled: cancelled.length, possiblySent: possiblySent.length, sent: sent.length };
+      return [report, { outcome, ...counts }];
+    });
+  }
+
+  private async eraseNow(key: EventKey, { by, reason }: ErasureOptions): Promise<ErasureReport> {
     const report = await inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, (manager) =>
       this.within(manager, key, storable(by, MAX_TEXT_BYTES), storable(reason, MAX_TEXT_BYTES)),
     );

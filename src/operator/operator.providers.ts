@@ -1,4 +1,5 @@
 import { AlertStore } from '../storage/alert.store.js';
+import { Audit } from '../storage/audit.js';
 import { AuditStore } from '../storage/audit.store.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { DeadStore } from '../storage/dead.store.js';
@@ -18,6 +19,7 @@ import { Watch } from './watch.js';
 /** The operator's desk, for the module that wires everything. */
 export const operatorProviders = [
   AlertStore,
+  Audit,
   AuditStore,
   BoundedRead,
   DeadStore,

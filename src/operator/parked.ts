@@ -5,8 +5,9 @@ import { logLine } from '../core/log.js';
 import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit } from '../storage/audit.js';
 import { DecisionStore, type ParkedDecision } from '../storage/decision.store.js';
-import { checkDecider, type Decider } from './decider.js';
+import type { Decider } from '../core/decider.js';
 
 /** Decides about effects whose end is not known. */
 @Injectable()
@@ -17,6 +18,7 @@ export class Parked {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: DecisionStore,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
   /**
@@ -25,13 +27,14 @@ export class Parked {
    * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
-    checkDecider(decider);
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
-    const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
-    const { by, reason } = decider;
-    if (decided)
-      this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));
-    if (decided && decision === 'retry') this.wakeUp.wake();
-    return decided;
+    return this.audit.noted({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
+      const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
+      const { by, reason } = decider;
+      if (decided)
+        this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));
+      if (decided && decision === 'retry') this.wakeUp.wake();
+      return [decided, { decided }];
+    });
   }
 }

@@ -10,8 +10,9 @@ import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { PausedNames } from '../outbox/paused.names.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit } from '../storage/audit.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
-import { checkDecider, type Decider } from './decider.js';
+import type { Decider } from '../core/decider.js';
 
 /** For how long a pause waits for a lease that may have been decided on before it, and for what was leased ahead to be given back. */
 const LEASE_MS = 1_000;
@@ -36,6 +37,7 @@ export class Pauses {
     private readonly paused: PausedNames,
     private readonly relay: OutboxRelay,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
   /**
@@ -44,16 +46,17 @@ export class Pauses {
    * without `by` or `reason`
    */
   async pause(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
-    checkDecider(decider);
-    const { by, reason } = decider;
     const name = this.known(kind, asked);
-    const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
-    this.paused.forget();
-    await within(this.relay.paused(), LEASE_MS);
-    this.logger.log(
-      logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
-    );
-    return changed;
+    return this.audit.noted({ action: 'pause', target: `${kind} ${name}` }, decider, async () => {
+      const { by, reason } = decider;
+      const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
+      this.paused.forget();
+      await within(this.relay.paused(), LEASE_MS);
+      this.logger.log(
+        logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
+      );
+      return [changed, { changed }];
+    });
   }
 
   /**
@@ -61,18 +64,19 @@ export class Pauses {
    * @throws InputRefused without `by` or `reason`
    */
   async resume(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
-    checkDecider(decider);
-    const { by, reason } = decider;
     const work = this.work(kind, asked);
     // What nobody here knows may have been paused when somebody did.
     const name = work === undefined ? asked : firstName(work);
-    const changed = await this.store.resume(this.dataSource.manager, kind, name);
-    this.paused.forget();
-    this.logger.log(
-      logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
-    );
-    if (changed) this.wakeUp.wake();
-    return changed;
+    return this.audit.noted({ action: 'resume', target: `${kind} ${name}` }, decider, async () => {
+      const { by, reason } = decider;
+      const changed = await this.store.resume(this.dataSource.manager, kind, name);
+      this.paused.forget();
+      this.logger.log(
+        logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
+      );
+      if (changed) this.wakeUp.wake();
+      return [changed, { changed }];
+    });
   }
 
   /** Of a handler or an effect the first name, which every version knows: a renaming ends no pause. */

@@ -11,12 +11,12 @@ import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { OwedRows } from '../inbox/owed.rows.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit, targetOfEvents } from '../storage/audit.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import { inTransaction } from '../storage/connection.js';
 import type { NewEffects } from '../storage/leased.rows.js';
 import { ReplayStore } from '../storage/replay.store.js';
 import type { BulkOptions } from './bulk.options.js';
-import { checkDecider } from './decider.js';
 import { Forwarder, type ForwardOptions, type ForwardReport } from './forwarder.js';
 import { checkSelection, type ReplaySelection } from './replay.selection.js';
 import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
@@ -64,6 +64,7 @@ export class Replays {
     private readonly planner: ReplayPlanner,
     private readonly forwarder: Forwarder,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
   /**
@@ -88,10 +89,26 @@ export class Replays {
    * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names one that nobody has
    */
   async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
-    checkDecider(options);
     checkInput(z.enum(['refuse', 'allow']).optional(), options.newEffects, 'newEffects');
+    checkSelection(selection);
     const id = options.id ?? uuidV7();
-    const refire = (options.refire ?? []).map((name) => this.registry.knownEffect(name).name);
+    const { refire = [], newEffects = 'refuse' } = options;
+    // With its id: under it a replay that failed half-way goes on, and refires nothing twice.
+    const deed = { action: 'replay', target: targetOf(selection), detail: { id, refire, newEffects } };
+    return this.audit.noted(deed, options, async () => {
+      const names = refire.map((name) => this.registry.knownEffect(name).name);
+      const report = await this.runNow(selection, id, names, options);
+      const { replayed, skipped, refused } = report;
+      return [report, { id, replayed, skipped, refused: refused.length }];
+    });
+  }
+
+  private async runNow(
+    selection: ReplaySelection,
+    id: string,
+    refire: readonly string[],
+    options: ReplayOptions,
+  ): Promise<ReplayReport> {
     const refused: ReplayPlan[] = [];
     let [replayed, skipped] = [0, 0];
     const keys = await this.select(selection, id);
@@ -129,9 +146,14 @@ export class Replays {
     url: string | URL,
     options: ForwardOptions,
   ): Promise<ForwardReport> {
-    checkDecider(options);
+    checkSelection(selection);
     const id = options.id ?? uuidV7();
-    return this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
+    const deed = { action: 'forward', target: targetOf(selection), detail: { id, to: withoutSecrets(url) } };
+    return this.audit.noted(deed, options, async () => {
+      const report = await this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
+      const { forwarded, skipped, failed, refused, gaveUp } = report;
+      return [report, { forwarded, skipped, failed: failed.length, refused: refused.length, gaveUp }];
+    });
   }
 
   private async replay(
@@ -183,4 +205,17 @@ export class Replays {
     const { limit = DEFAULT_LIMIT, all: _all, ...criteria } = selection;
     return this.store.select(manager, criteria, limit, replayId);
   }
+}
+
+function targetOf(selection: ReplaySelection): string {
+  if ('events' in selection)
+    return targetOfEvents(selection.events.map((event) => ({ ...event, tenant: event.tenant ?? '' })));
+  return `events with ${JSON.stringify(selection)}`;
+}
+
+/** Query and credentials of a URL are often secrets of its owner's. */
+function withoutSecrets(url: string | URL): string {
+  if (!URL.canParse(String(url))) return '';
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
 }

@@ -2,12 +2,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
+import type { Decider } from '../core/decider.js';
 import { logLine } from '../core/log.js';
 import { retentionAges, type ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { inTransaction } from '../storage/connection.js';
+import { Audit } from '../storage/audit.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RetentionStore, type MarkCursor } from '../storage/retention.store.js';
 import { storeErrorText } from '../storage/store.error.js';
@@ -53,10 +55,22 @@ export class Retention {
     private readonly former: FormerSources,
     private readonly leases: LeaseStore,
     private readonly relay: OutboxRelay,
+    private readonly audit: Audit,
   ) {}
 
-  /** Everything that is due, in batches, unless another instance is at it. */
-  async prune(): Promise<RetentionReport> {
+  /**
+   * Everything that is due, in batches, unless another instance is at it.
+   * @param asked `by` and `reason` where a person asks for it: that stands in the audit
+   */
+  async prune(asked: Partial<Decider> = {}): Promise<RetentionReport> {
+    const deed = { action: 'prune', target: 'all sources' };
+    return this.audit.notedIfAsked(deed, asked, async () => {
+      const report = await this.pruneNow();
+      return [report, { ...report }];
+    });
+  }
+
+  private async pruneNow(): Promise<RetentionReport> {
     const report = {
       ran: false,
       claims: 0,

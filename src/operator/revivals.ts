@@ -7,10 +7,28 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { retryWindowMs } from '../core/resolve-source.js';
 import { checkInput, OUTBOX_ID } from '../core/schema.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import type { OutboxState } from '../core/states.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
+import { Audit, targetOfRows } from '../storage/audit.js';
 import { DecisionStore } from '../storage/decision.store.js';
-import { checkDecider, type Decider } from './decider.js';
+import type { Decider } from '../core/decider.js';
+
+/** A row that is not dead. */
+export interface NotDead {
+  readonly outboxId: string;
+  /** What it is instead, and what can be done. */
+  readonly why: string;
+}
+
+const NO_ROW = 'there is no such row: retention may have taken it';
+const WHY_NOT: Readonly<Record<Exclude<OutboxState, 'dead'>, string>> = {
+  pending: 'it is pending: its next attempt is owed already',
+  done: 'it is done: replay its event to run it again',
+  superseded: 'it is superseded by a newer event: replay its event to run it again',
+  parked: 'it is parked: decide whether its effect happened',
+  erased: 'its content was erased',
+};
 
 /** Gives dead rows new attempts, once the cause is gone, or gives them up. */
 @Injectable()
@@ -23,6 +41,7 @@ export class Revivals {
     private readonly registry: HandlerRegistry,
     private readonly store: DecisionStore,
     private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
   ) {}
 
   /**
@@ -32,13 +51,25 @@ export class Revivals {
    * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
   async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
-    checkDecider(decider);
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
-    const { by, reason } = decider;
-    for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
-    if (revived.length > 0) this.wakeUp.wake();
-    return revived;
+    return this.audit.noted({ action: 'revive', ...targetOfRows(outboxIds) }, decider, async () => {
+      const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
+      const others = await this.toldOthers('not revived', outboxIds, revived, decider);
+      const { by, reason } = decider;
+      for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
+      if (revived.length > 0) this.wakeUp.wake();
+      return [revived, { revived: revived.length, ...others }];
+    });
+  }
+
+  /** What rows are that are not dead, so that they can be neither revived nor given up. Dead ones are left out. */
+  async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
+    checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
+    const states = await this.store.states(this.dataSource.manager, outboxIds);
+    return outboxIds.flatMap((outboxId) => {
+      const state = states.get(outboxId.toLowerCase());
+      return state === 'dead' ? [] : [{ outboxId, why: state === undefined ? NO_ROW : WHY_NOT[state] }];
+    });
   }
 
   /**
@@ -48,13 +79,30 @@ export class Revivals {
    * @throws InputRefused for what is no outbox id, and without `by` or `reason`
    */
   async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
-    checkDecider(decider);
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
-    const { by, reason } = decider;
-    for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
-    if (givenUp.length > 0) this.wakeUp.wake();
-    return givenUp;
+    return this.audit.noted({ action: 'give up', ...targetOfRows(outboxIds) }, decider, async () => {
+      const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
+      const others = await this.toldOthers('not given up', outboxIds, givenUp, decider);
+      const { by, reason } = decider;
+      for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
+      if (givenUp.length > 0) this.wakeUp.wake();
+      return [givenUp, { givenUp: givenUp.length, ...others }];
+    });
+  }
+
+  /** A row that could not be helped says why, where the person looks: in the log and in the audit. */
+  private async toldOthers(
+    what: string,
+    asked: readonly string[],
+    helped: readonly string[],
+    { by }: Decider,
+  ): Promise<{ readonly others?: readonly NotDead[] }> {
+    const others = asked.filter((id) => !helped.includes(id.toLowerCase()));
+    if (others.length === 0) return {};
+    const found = await this.whyNotDead(others);
+    for (const { outboxId, why } of found)
+      this.logger.warn(logLine(`${what}: ${why}`, { outbox: outboxId, by }));
+    return { others: found };
   }
 
   /** Only a delivery can run them: one that were due now would be dead at the relay's next look. */

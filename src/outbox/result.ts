@@ -1,5 +1,6 @@
 import { PermanentError } from '../core/errors.js';
 import { storable } from '../core/event.js';
+import { errorText } from '../core/log.js';
 import { MAX_PAYLOAD_BYTES } from './run.enqueue.js';
 
 const MAX_SUMMARY_BYTES = 1_000;
@@ -39,7 +40,7 @@ export function keptResult(effect: string, value: unknown): string {
   try {
     json = JSON.stringify(value ?? null);
   } catch (error) {
-    throw new ResultRefused(effect, `its result is not JSON (${String(error)})`, { cause: error });
+    throw new ResultRefused(effect, `its result is not JSON (${errorText(error)})`, { cause: error });
   }
   if (json === undefined) throw new ResultRefused(effect, `its result is not JSON (a ${typeof value})`);
   const bytes = Buffer.byteLength(json);

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../core/errors.js';
+import { errorText } from '../core/log.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
@@ -192,7 +193,7 @@ export function freeze(effect: string, payload: unknown): Buffer {
   } catch (error) {
     throw new WebhookInboxError(
       'PAYLOAD_REFUSED',
-      `The payload of effect '${effect}' is not JSON: ${String(error)}`,
+      `The payload of effect '${effect}' is not JSON: ${errorText(error)}`,
     );
   }
   const bytes = Buffer.from(json ?? 'null');

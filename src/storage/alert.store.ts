@@ -1,5 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { storable, storableJson } from '../core/event.js';
+
+const MAX_SUBJECT_BYTES = 600;
+const MAX_FACT_BYTES = 4_000;
 
 /** An alert that was told. */
 export interface ToldAlert {
@@ -20,8 +24,8 @@ export class AlertStore {
       [
         alerts.map((a) => a.at),
         alerts.map((a) => a.kind),
-        alerts.map((a) => a.subject),
-        alerts.map((a) => JSON.stringify(a.facts)),
+        alerts.map((a) => storable(a.subject, MAX_SUBJECT_BYTES)),
+        alerts.map((a) => storableJson(a.facts, MAX_FACT_BYTES)),
       ],
     );
   }

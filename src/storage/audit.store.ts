@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { storable } from '../core/event.js';
+import { storable, storableJson } from '../core/event.js';
 
 /** What a person did to what, and why. */
 export interface AuditEntry {
@@ -48,7 +48,7 @@ export class AuditStore {
   }
 }
 
-/** As `jsonb` can hold it: an outcome may carry an error's text, and a detail what a person typed. */
+/** An outcome may carry an error's text, and a detail what a person typed. */
 function json(value: Readonly<Record<string, unknown>>): string {
-  return JSON.stringify(value, (_, one: unknown) => (typeof one === 'string' ? storable(one, 4_000) : one));
+  return storableJson(value, 4_000);
 }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import type { OutboxState } from '../core/states.js';
 import { rerun } from './replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
@@ -30,6 +31,15 @@ export class DecisionStore {
   async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
     const rows: { id: string }[] = await manager.query(GIVE_UP, [outboxIds]);
     return rows.map((row) => row.id);
+  }
+
+  /** The state of each row that is there. */
+  async states(manager: EntityManager, outboxIds: readonly string[]): Promise<Map<string, OutboxState>> {
+    const rows: { id: string; state: OutboxState }[] = await manager.query(
+      `SELECT id, state FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
+      [outboxIds],
+    );
+    return new Map(rows.map(({ id, state }) => [id, state]));
   }
 
   /**

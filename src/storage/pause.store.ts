@@ -27,7 +27,7 @@ export class PauseStore {
     const rows: unknown[] = await manager.query(
       `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ($1, $2, $3, $4)
            ON CONFLICT DO NOTHING RETURNING name`,
-      [kind, name, storable(by, 255), storable(reason, 1_000)],
+      [kind, storable(name, 255), storable(by, 255), storable(reason, 1_000)],
     );
     return rows.length === 1;
   }
@@ -36,7 +36,7 @@ export class PauseStore {
   async resume(manager: EntityManager, kind: PauseKind, name: string): Promise<boolean> {
     const rows: unknown[] = await manager.query(
       `WITH resumed AS (DELETE FROM webhook_pause WHERE kind = $1 AND name = $2 RETURNING name) SELECT name FROM resumed`,
-      [kind, name],
+      [kind, storable(name, 255)],
     );
     return rows.length === 1;
   }

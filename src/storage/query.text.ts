@@ -1,3 +1,5 @@
+import { headOf } from '../core/event.js';
+
 /** How much of a query is told. */
 const MAX_TOLD = 80;
 /** How much of it is looked at for that: one may be of megabytes. */
@@ -21,9 +23,9 @@ const LEFT_OUT = new RegExp(
 
 /** The beginning of a query for logs and error texts, without the values in it, which may be a payload's. */
 export function queryText(query: string): string {
-  const told = query.slice(0, MAX_READ).replace(LEFT_OUT, (_, ...others) => {
+  const told = headOf(query, MAX_READ).replace(LEFT_OUT, (_, ...others) => {
     const { name, comment } = others.at(-1) as { name?: string; comment?: string };
     return name ?? (comment === undefined ? `'…'` : '');
   });
-  return told.trim().slice(0, MAX_TOLD);
+  return headOf(told.trim(), MAX_TOLD);
 }

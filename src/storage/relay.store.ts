@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { storable } from '../core/event.js';
 import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
 
 /** A running process, as it tells of itself. */
@@ -50,7 +51,17 @@ export class RelayStore {
       `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, sources)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
            ON CONFLICT (id) DO UPDATE SET running = EXCLUDED.running, listens = EXCLUDED.listens, seen_at = now()`,
-      [one.id, one.host, one.pid, one.node, one.relays, one.listens, one.running, one.names, one.sources],
+      [
+        one.id,
+        storable(one.host, 255),
+        one.pid,
+        one.node,
+        one.relays,
+        one.listens,
+        one.running,
+        one.names,
+        one.sources,
+      ],
     );
   }
 

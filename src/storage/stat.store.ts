@@ -1,6 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { storable } from '../core/event.js';
 import type { Counted, SecretUse } from '../core/tally.js';
+
+const MAX_METRIC_BYTES = 100;
 
 /** A metric's value in one step of time. */
 export interface StatPoint {
@@ -28,7 +31,8 @@ export class StatStore {
     if (stats.length > 0) {
       await manager.query(ADD, [
         stats.map((m) => m.source),
-        stats.map((m) => m.metric),
+        // A provider of the application's own may give any reason.
+        stats.map((m) => storable(m.metric, MAX_METRIC_BYTES)),
         stats.map((m) => m.value),
       ]);
     }

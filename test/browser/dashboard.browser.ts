@@ -416,6 +416,7 @@ describe('the page in a browser', () => {
     await open('dead');
     await page.getByText('no such thing').first().click();
     await page.getByRole('button', { name: 'Revive 250…' }).click();
+    await page.getByLabel(/Why/).fill('the account was opened again');
     await page.getByRole('button', { name: 'Revive', exact: true }).click();
     await page.getByRole('button', { name: 'Stop' }).click();
     held.open();

@@ -197,7 +197,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
     });
 
     it('changes nothing for another site, a form or a link', async () => {
-      const revive = { ids: ['00000000-0000-7000-8000-000000000000'], reason: '' };
+      const revive = { ids: ['00000000-0000-7000-8000-000000000000'], reason: 'opened' };
       const { host } = new URL(origin);
       const refused = [
         { 'sec-fetch-site': 'cross-site' },

@@ -267,7 +267,7 @@ describe('erasure of an event', () => {
       { by: ' ', reason: 'x' },
       { by: 'x', reason: '' },
     ]) {
-      await expect(app.get(Erasure).erase(key, blank)).rejects.toMatchObject({ code: 'ERASURE_REFUSED' });
+      await expect(app.get(Erasure).erase(key, blank)).rejects.toMatchObject({ code: 'INPUT_REFUSED' });
     }
   });
 });

@@ -1,5 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
 import {
+  Backfills,
   Erasure,
   Inbox,
   InputRefused,
@@ -8,7 +9,9 @@ import {
   Parked,
   Pauses,
   Replays,
+  Retention,
   Revivals,
+  StartupReconciler,
   type Decider,
 } from '../../src/index.js';
 import { createApplication, until } from '../support/application.js';
@@ -243,6 +246,76 @@ describe('what a person does', () => {
     expect((await found('again')).state).toBe('processed');
   });
 
+  describe('one audit, whoever acts and however', () => {
+    const asked = { by: 'bob', reason: 'from a script' };
+    const id = '01234567-89ab-7def-8123-456789abcdef';
+    const deeds: Record<string, () => Promise<unknown>> = {
+      revive: () => app.get(Revivals).revive([id], asked),
+      'give up': () => app.get(Revivals).giveUp([id], asked),
+      'parked done': () => app.get(Parked).decide(id, 'done', asked),
+      replay: () => app.get(Replays).run({ events: [] }, asked),
+      forward: () =>
+        app.get(Replays).forward({ events: [] }, 'https://user@example.com/?key=1', asked).catch(String),
+      erase: () => app.get(Erasure).erase(key('nobody'), asked),
+      pause: () => app.get(Pauses).pause('effect', 'mail', asked),
+      resume: () => app.get(Pauses).resume('effect', 'mail', asked),
+      prune: () => app.get(Retention).prune(asked),
+      reconcile: () => app.get(StartupReconciler).reconcile(asked),
+      backfill: () =>
+        app
+          .get(Backfills)
+          .run('awardee', { since: new Date(), ...asked })
+          .catch(String),
+    };
+    const audits = () =>
+      database.query(`SELECT actor, action, reason, outcome FROM webhook_audit ORDER BY id`);
+
+    it.each(Object.keys(deeds))('%s of an injected service leaves one row', async (action) => {
+      const before = (await audits()).length;
+      await deeds[action]!();
+      expect((await audits()).slice(before)).toEqual([
+        { actor: 'bob', action, reason: 'from a script', outcome: expect.anything() },
+      ]);
+    });
+
+    it('the desk leaves one row too, not two', async () => {
+      const before = (await audits()).length;
+      await operator.pause('effect', 'mail', ann);
+      await operator.resume('effect', 'mail', ann);
+      expect((await audits()).length).toBe(before + 2);
+    });
+
+    it('nothing is done that could not be noted', async () => {
+      await database.query(`ALTER TABLE webhook_audit RENAME TO webhook_audit_away`);
+      try {
+        for (const deed of [deeds['pause']!, deeds['erase']!, deeds['replay']!])
+          await expect(deed()).rejects.toThrow(/webhook_audit/);
+      } finally {
+        await database.query(`ALTER TABLE webhook_audit_away RENAME TO webhook_audit`);
+      }
+      expect(await app.get(Pauses).list()).toEqual([]);
+    });
+
+    it('what the application does by itself leaves none', async () => {
+      const before = (await audits()).length;
+      await app.get(Retention).prune();
+      await app.get(StartupReconciler).reconcile();
+      expect(await audits()).toHaveLength(before);
+    });
+  });
+
+  it('what cannot be revived says why', async () => {
+    const none = '01234567-89ab-7def-8123-456789abcdef';
+    const [{ id } = { id: '' }] = (await inspector.event((await found('again')).id))!.rows;
+    expect(await operator.revive([id, none], ann)).toEqual([]);
+    const others = [
+      { outboxId: id, why: expect.stringContaining('it is done: replay its event') },
+      { outboxId: none, why: expect.stringContaining('there is no such row') },
+    ];
+    expect(await lastAudit()).toMatchObject({ outcome: { revived: 0, others } });
+    expect(await operator.whyNotDead([id, none])).toEqual(others);
+  });
+
   it('refuses more at once than a person can oversee', async () => {
     const many = Array.from({ length: 501 }, (_, i) => key(`e${i}`));
     await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);
@@ -273,13 +346,23 @@ describe('what a person does', () => {
         refusal('decider: expected { by, reason }: who asks, and why, received undefined'),
       );
       await expect(deed({ by: 'ann' } as never)).rejects.toEqual(
-        refusal('decider.reason: expected text: why, which may be empty, received undefined'),
+        refusal('decider.reason: expected text: why, received undefined'),
       );
       expect(await app.get(Pauses).list()).toEqual([]);
     });
 
-    it('may leave the reason empty', async () => {
-      expect(await operator.revive([id], { by: 'ann', reason: '' })).toEqual([]);
+    it.each([
+      ['by', { by: ' ', reason: 'why' }],
+      ['reason', { by: 'ann', reason: '' }],
+    ])('may not leave `%s` blank, whatever is asked', async (name, decider) => {
+      for (const deed of Object.values(deeds))
+        await expect(deed(decider)).rejects.toEqual(
+          expect.objectContaining({
+            code: 'INPUT_REFUSED',
+            message: expect.stringContaining(`decider.${name}: expected text that is not blank`),
+          }),
+        );
+      expect(await app.get(Pauses).list()).toEqual([]);
     });
   });
 

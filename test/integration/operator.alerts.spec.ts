@@ -1,5 +1,6 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
+import { Alerts } from '../../src/core/alerts.js';
 import { Tally } from '../../src/core/tally.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, until } from '../support/application.js';
@@ -179,5 +180,53 @@ describe('alerts', () => {
     await dead();
     await round();
     expect(told('dead-letters')).toHaveLength(2);
+  });
+
+  describe('what cannot be stored', () => {
+    const misused = (detail: string) =>
+      app.get(Alerts).raise({ kind: 'manager-misused', name: 'awardee/DeskHandlers.grant', detail });
+    const beats = async () => {
+      const [row] = await database.query<{ seen: number }>(
+        `SELECT (extract(epoch FROM max(seen_at)) * 1e6)::float8 AS seen FROM webhook_relay`,
+      );
+      return row!.seen;
+    };
+
+    it.each([
+      ['half a character', 'INSERT \ud83d'],
+      ['NUL', 'INSERT \u0000'],
+      ['the other half', '\udc00 INSERT'],
+    ])('%s is made storable, and heartbeats and counts go on', async (_what, detail) => {
+      const before = await beats();
+      misused(detail);
+      app.get(Tally).add('awardee', `rejected:${detail}`);
+      await round();
+      expect((await shown('manager-misused'))[0]!.facts).toMatchObject({
+        detail: expect.stringContaining('INSERT'),
+      });
+      expect(await beats()).toBeGreaterThan(before);
+    });
+
+    it('is dropped alone where the database refuses it all the same', async () => {
+      await database.query(
+        `ALTER TABLE webhook_alert ADD CONSTRAINT refused CHECK (facts->>'detail' <> 'refused') NOT VALID`,
+      );
+      try {
+        const before = await beats();
+        misused('refused');
+        misused('kept');
+        app.get(Tally).add('awardee', 'retried', 7);
+        await round();
+        const [first] = await shown('manager-misused');
+        expect(first!.facts).toMatchObject({ detail: 'kept' });
+        const [counted] = await database.query<{ value: string }>(
+          `SELECT sum(value) AS value FROM webhook_stat WHERE metric = 'retried'`,
+        );
+        expect(Number(counted!.value)).toBeGreaterThanOrEqual(7);
+        expect(await beats()).toBeGreaterThan(before);
+      } finally {
+        await database.query('ALTER TABLE webhook_alert DROP CONSTRAINT refused');
+      }
+    });
   });
 });

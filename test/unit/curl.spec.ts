@@ -61,8 +61,53 @@ describe('a delivery as a curl command', () => {
     expect(got[0]!.headers).not.toHaveProperty('content-type');
   });
 
+  const hostile = [
+    ['Ctrl-C, and a command on the next line', `{"a":1}\u0003\rtouch /tmp/pwned\r`],
+    ['the end of a bracketed paste', `\u001b[201~\ntouch /tmp/pwned\n`],
+    ['C1 controls and marks that turn text round', 'a\u0085b\u009bc\u202ed\u2028e\u2029f\ufeffg'],
+    ['history', `!! !-1 !x "!" '!'`],
+    ['backslashes and quotes', `\\ \\' \\x41 $'\\'' \\`],
+  ] as const;
+
+  it.each([...hostile, ...fuzzed()])('holds nothing that a terminal acts on: %s', (_what, body) => {
+    const command = curlOf({ headers: { 'x-note': body, 'x-empty': '' } }, body)!;
+    expect(command.replaceAll(' \\\n  ', ' ')).not.toMatch(/[\p{C}\p{Zl}\p{Zp}]/u);
+  });
+
+  itRuns('is read by a shell as the very bytes, whatever they are', async () => {
+    const bodies = [...hostile, ...fuzzed()].map(([, body]) => body);
+    // Instead of curl a function that gives its last argument back; with history expansion, as where somebody pastes.
+    const commands = bodies.map((body) => curlOf({ headers: { 'x-note': body } }, body)!);
+    const script = `set -o history -H\ncurl() { printf '%s\\0' "\${@: -1}"; }\n${commands.join('\n')}\n`;
+    const { stdout, stderr } = spawnSync('bash', ['-s'], {
+      input: script,
+      env: { ...process.env, URL: url },
+    });
+    expect(stderr.toString()).toBe('');
+    expect(stdout.equals(Buffer.from(bodies.map((body) => `${body}\0`).join('')))).toBe(true);
+  });
+
   it('is not offered for what no argument can hold', () => {
     expect(curlOf({ headers: {} }, 'a\u0000b')).toBeUndefined();
     expect(curlOf({ headers: {} }, 'ü'.repeat(60_000))).toBeUndefined();
   });
 });
+
+/** Bodies of characters that a shell or a terminal may act on, always the same ones. */
+function fuzzed(): [string, string][] {
+  let state = 15;
+  const next = (below: number) => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return Math.floor((state / 2 ** 31) * below);
+  };
+  const character = () => {
+    const kind = next(3);
+    if (kind === 0) return String.fromCodePoint(1 + next(0xa0));
+    if (kind === 1) return `'"\\$!\`;&|<>()#~*?[]{}=%\n\r\t @-`[next(31)]!;
+    return ['é', '\u200e', '\u2066', '🎉', '\u{e0001}', '\ue000', '中', '\u00ad'][next(8)]!;
+  };
+  return Array.from({ length: 200 }, (_, n) => [
+    `fuzzed ${n}`,
+    Array.from({ length: 1 + next(60) }, character).join(''),
+  ]);
+}

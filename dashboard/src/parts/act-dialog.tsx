@@ -1,5 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { NotRevived } from '../api.ts';
+import { plural } from '../format.ts';
 import { Dialog } from './ui.tsx';
 
 /** One step of an action; larger selections take several. Returns how many it covered, and what to say of it. */
@@ -71,6 +73,7 @@ export function ActDialog(props: {
               <input
                 value={reason}
                 maxLength={500}
+                required
                 onInput={(event) => setReason(event.currentTarget.value)}
                 autofocus
               />
@@ -92,7 +95,7 @@ export function ActDialog(props: {
               <button
                 type="submit"
                 class={props.danger ? 'danger' : 'primary'}
-                disabled={props.typed !== undefined && typed !== props.typed}
+                disabled={reason.trim() === '' || (props.typed !== undefined && typed !== props.typed)}
               >
                 {props.verb}
               </button>
@@ -141,4 +144,11 @@ export async function* inParts<T>(
     yield { done: Math.min(at + size, items.length) };
   }
   return effective;
+}
+
+/** What came of a revival: of rows that could not be revived the first says why. */
+export function revivedText(revived: number, others: readonly NotRevived[]): string {
+  const done = `${plural(revived, 'row')} revived${revived > 0 ? ': they are run again now' : ''}.`;
+  const [first] = others;
+  return first === undefined ? done : `${done} ${plural(others.length, 'other')}: ${first.why}.`;
 }

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { api } from '../api.ts';
+import { api, type NotRevived } from '../api.ts';
 import { useCan } from '../app-context.ts';
-import { ActDialog, inParts } from '../parts/act-dialog.tsx';
+import { ActDialog, inParts, revivedText } from '../parts/act-dialog.tsx';
 import { Empty, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { count, plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
@@ -131,12 +131,13 @@ function Group({ fingerprint }: { fingerprint: string }) {
           onClose={close}
           steps={async function* (reason) {
             const ids = all.map((row) => row.id);
-            const revived = yield* inParts(
-              ids,
-              100,
-              async (part) => (await api.revive(part, reason)).revived.length,
-            );
-            return `${plural(revived, 'row')} revived: they are run again now.`;
+            const others: NotRevived[] = [];
+            const revived = yield* inParts(ids, 100, async (part) => {
+              const report = await api.revive(part, reason);
+              others.push(...(report.others ?? []));
+              return report.revived.length;
+            });
+            return revivedText(revived, others);
           }}
         >
           <p>Each gets new attempts, from now. Effects that are done are not done again.</p>

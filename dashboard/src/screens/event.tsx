@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { api, type EventKey } from '../api.ts';
+import { api, type NotRevived, type EventKey } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
-import { ActDialog, inParts } from '../parts/act-dialog.tsx';
+import { ActDialog, inParts, revivedText } from '../parts/act-dialog.tsx';
 import { ContentView } from '../parts/content-view.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
@@ -94,7 +94,9 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
             <Facts
               of={Object.entries(event.headers).map(([name, value]) => [name, <Foreign text={value} />])}
             />
-            <p class="hint">Only these are kept; a signature is never.</p>
+            <p class="hint">
+              Only these are kept. A signature is among them where the source names its header in keepHeaders.
+            </p>
           </Panel>
           {event.conflicts.length > 0 && (
             <Panel title="Conflicts">
@@ -132,12 +134,13 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
         onClose={close}
         steps={async function* (reason) {
           const ids = dead.map((row) => row.id);
-          const revived = yield* inParts(
-            ids,
-            100,
-            async (part) => (await api.revive(part, reason)).revived.length,
-          );
-          return `${plural(revived, 'row')} revived: they are run again now.`;
+          const others: NotRevived[] = [];
+          const revived = yield* inParts(ids, 100, async (part) => {
+            const report = await api.revive(part, reason);
+            others.push(...(report.others ?? []));
+            return report.revived.length;
+          });
+          return revivedText(revived, others);
         }}
       >
         <p>What died gets new attempts, from now: {dead.map((row) => row.name).join(', ')}.</p>

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { BodyReader } from '../../core/body.js';
 import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
 import { eventId } from '../../core/event-id.js';
+import { errorText } from '../../core/log.js';
 import type { EventIdentity, Provider, Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
@@ -100,9 +101,7 @@ function eventsOf(identify: NonNullable<CustomOptions['identify']>): EventsReade
       events = [identify(request, body)].flat();
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
-      throw new EventIdUnusable(
-        `the identify function threw ${error instanceof Error ? error.message : 'no error'}`,
-      );
+      throw new EventIdUnusable(`the identify function threw: ${errorText(error)}`);
     }
     return events.map(({ id, type, occurredAt, body }) => ({
       presetId: () => eventId(id, 'identify'),

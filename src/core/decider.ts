@@ -1,19 +1,20 @@
 import { z } from 'zod';
-import { checkInput } from '../core/schema.js';
+import { checkInput } from './schema.js';
 
-/** Who does something, and why. */
+/** Who does something, and why. Neither may be blank: both stand in the audit. */
 export interface Decider {
   readonly by: string;
-  /** May be empty. */
   readonly reason: string;
 }
 
+const said = (what: string) =>
+  z.string({ error: `expected text: ${what}` }).refine((text) => text.trim() !== '', {
+    error: `expected text that is not blank: ${what}`,
+  });
+
 // Not strict: options of a replay carry more.
 const schema = z.object(
-  {
-    by: z.string({ error: 'expected text: who asks' }),
-    reason: z.string({ error: 'expected text: why, which may be empty' }),
-  },
+  { by: said('who asks'), reason: said('why') },
   { error: `expected { by, reason }: who asks, and why` },
 );
 
