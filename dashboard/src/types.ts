@@ -186,7 +186,15 @@ export interface Source {
   handlers: { name: string; types: string[] }[];
   lastAt: string | null;
   lastType: string | null;
-  secrets: { fingerprint: string; configured: boolean | null; deliveries: number; lastAt: string | null }[];
+  secrets: {
+    fingerprint: string;
+    position: number | null;
+    hint: string | null;
+    configured: boolean | null;
+    deliveries: number;
+    lastAt: string | null;
+    verdict: string;
+  }[];
   rates: {
     hour: number;
     day: number;

@@ -28,6 +28,8 @@ export interface Source {
   readonly bodiesMs: number;
   readonly effectsMs: number;
   readonly keepHeaders: readonly string[];
+  /** By position of the secret. */
+  readonly secretHints: readonly string[];
   readonly classify: Classifier | undefined;
 }
 
@@ -70,6 +72,7 @@ const shape = {
     ])
     .optional(),
   keepHeaders: z.array(headerName).optional(),
+  secretHints: z.array(z.string().max(60)).max(5).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
 };
 const schema = z.strictObject(shape, {
@@ -115,6 +118,7 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
       ...(provider.keepHeaders ?? []),
       ...(definition.keepHeaders ?? []),
     ],
+    secretHints: definition.secretHints ?? [],
     classify: definition.classify,
   };
 }

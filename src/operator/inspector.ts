@@ -1,11 +1,11 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { knownSource } from '../core/known-source.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { placeOf } from '../core/place.js';
 import { retryWindowMs } from '../core/resolve-source.js';
 import type { OutboxState } from '../core/states.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { fingerprint } from '../inbox/delivery.verifier.js';
 import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
 import { AuditStore, type AuditRow } from '../storage/audit.store.js';
 import { BoundedRead } from '../storage/bounded.read.js';
@@ -23,6 +23,7 @@ import {
 import { StatStore } from '../storage/stat.store.js';
 import { FormerSources } from './former.sources.js';
 import { parseFilter } from './event.filter.js';
+import { inspectedSecrets, type InspectedSecret } from './inspected.secrets.js';
 import { SILENT_MS, Stats, type SourceRates } from './stats.js';
 
 /** An event with everything that happened to it. */
@@ -52,13 +53,7 @@ export interface InspectedSource {
   readonly secrets: readonly InspectedSecret[];
   readonly rates: SourceRates;
 }
-export interface InspectedSecret {
-  readonly fingerprint: string;
-  /** False: no longer configured here. Null: a function gives the secrets, so that nobody can tell. */
-  readonly configured: boolean | null;
-  readonly deliveries: number;
-  readonly lastAt: Date | null;
-}
+export type { InspectedSecret } from './inspected.secrets.js';
 
 export interface InspectedInstance extends SeenInstance {
   readonly alive: boolean;
@@ -171,9 +166,6 @@ export class Inspector {
     return names.map((name) => {
       const source = this.options.sources.get(name)!;
       const { provider, retries, retentionMs, toleranceMs, maxBytes } = source;
-      const configured = typeof source.secrets === 'function' ? null : source.secrets.map(fingerprint);
-      const used = uses.filter((use) => use.source === name);
-      const unused = (configured ?? []).filter((one) => !used.some((use) => use.fingerprint === one));
       const latest = last.find((row) => row.source === name);
       return {
         name,
@@ -189,18 +181,16 @@ export class Inspector {
           .map((handler) => ({ name: handler.name, types: handler.types })),
         lastAt: latest?.lastAt ?? null,
         lastType: latest?.lastType ?? null,
-        secrets: [
-          ...used.map((use) => ({
-            fingerprint: use.fingerprint,
-            configured: configured && configured.includes(use.fingerprint),
-            deliveries: use.deliveries,
-            lastAt: use.lastAt,
-          })),
-          ...unused.map((one) => ({ fingerprint: one, configured: true, deliveries: 0, lastAt: null })),
-        ],
+        secrets: inspectedSecrets(source, uses),
         rates: rates.get(name)!,
       };
     });
+  }
+
+  /** @throws WebhookInboxError UNKNOWN_SOURCE */
+  async secrets(source: string): Promise<InspectedSecret[]> {
+    const known = knownSource(this.options, source);
+    return inspectedSecrets(known, await this.reads.run((manager) => this.statRows.secretUses(manager)));
   }
 
   async relays(): Promise<InspectedRelays> {

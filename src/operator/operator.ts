@@ -11,6 +11,7 @@ import type { Pause, PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './forwarder.js';
+import { Inspector, type InspectedSecret } from './inspector.js';
 import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
 import type { ReplayPlan } from './replay.planner.js';
@@ -37,6 +38,7 @@ export class Operator {
     private readonly parked: Parked,
     private readonly erasure: Erasure,
     private readonly pauses: Pauses,
+    private readonly inspector: Inspector,
   ) {}
 
   /**
@@ -141,6 +143,14 @@ export class Operator {
   /** @returns false when it was not paused */
   async resume(kind: PauseKind, name: string, decider: Decider): Promise<boolean> {
     return this.pauses.resume(kind, name, decider);
+  }
+
+  /**
+   * The secrets of a source, each with whether it can go: for the end of a rotation.
+   * @throws WebhookInboxError UNKNOWN_SOURCE
+   */
+  async secrets(source: string): Promise<readonly InspectedSecret[]> {
+    return this.inspector.secrets(source);
   }
 
   async paused(): Promise<readonly Pause[]> {

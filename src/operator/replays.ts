@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { z } from 'zod';
+import { checkDecider } from '../core/decider.js';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { EventKey } from '../core/event.js';
 import { logLine } from '../core/log.js';
@@ -89,6 +90,7 @@ export class Replays {
    * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names one that nobody has
    */
   async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
+    checkDecider(options);
     checkInput(z.enum(['refuse', 'allow']).optional(), options.newEffects, 'newEffects');
     checkSelection(selection);
     const id = options.id ?? uuidV7();
@@ -146,6 +148,7 @@ export class Replays {
     url: string | URL,
     options: ForwardOptions,
   ): Promise<ForwardReport> {
+    checkDecider(options);
     checkSelection(selection);
     const id = options.id ?? uuidV7();
     const deed = { action: 'forward', target: targetOf(selection), detail: { id, to: withoutSecrets(url) } };

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
-import { errorText } from '../core/log.js';
+import { withoutValues } from '../core/value-free.js';
 import { sqlStateOf } from '../core/classify.js';
 import { WebhookInboxError } from '../core/errors.js';
 import type { PgClient } from './connection.js';
@@ -76,7 +76,8 @@ export class UserGate {
   /** What is to be said where the transaction has failed and its code has not. */
   get swallowed(): string {
     const { query, error } = this.refused ?? {};
-    const which = this.refused && `: ${textOf(query)}: ${errorText(error)}`;
+    const which =
+      this.refused && `: ${textOf(query)}: ${error instanceof Error ? withoutValues(error) : String(error)}`;
     return `a query failed and its error was swallowed${which ?? ''}; ${THROW_ON}`;
   }
 

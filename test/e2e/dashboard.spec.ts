@@ -63,7 +63,9 @@ describe('the dashboard without a guard', () => {
         const statuses = async (path: string, method: string, host: string) => {
           const headers = { host, 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' };
           const body =
-            method === 'POST' ? JSON.stringify({ kind: 'source', name: 'stripe', paused: true }) : '';
+            method === 'POST'
+              ? JSON.stringify({ kind: 'source', name: 'stripe', paused: true, reason: 'mine' })
+              : '';
           return (await send(origin, { method, path, headers, body })).status;
         };
         for (const [path, method] of [

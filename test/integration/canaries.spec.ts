@@ -37,7 +37,7 @@ const ECHOES: Readonly<Record<string, (query: Query, card: string) => Promise<un
     try {
       await query('SELECT $1::text::int', [card]);
     } catch (error) {
-      throw new Error(`could not save: ${String((error as Error).message)}`, { cause: error });
+      throw new Error(`could not save: ${(error as Error).message}`, { cause: error });
     }
   },
   'an entity that is not there': async (_query, card) => {

@@ -1,7 +1,7 @@
 import { api } from '../api.ts';
 import { PauseButton } from '../parts/pause-button.tsx';
 import { Empty, Facts, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
-import { ago, bytes, count, duration } from '../format.ts';
+import { bytes, count, duration, plural } from '../format.ts';
 import { href } from '../router.ts';
 import type { Instance, Source } from '../types.ts';
 import { useQuery } from '../use-query.ts';
@@ -105,15 +105,13 @@ function SourceFacts({ source }: { source: Source }) {
         <ul class="rows">
           {source.secrets.map((secret) => (
             <li key={secret.fingerprint} class="row">
-              <span>
-                <code>{secret.fingerprint}</code>
+              <span class="row-main">
+                {secret.position !== null && `${secret.position}. `}
+                {secret.hint !== null && <Foreign text={secret.hint} />} <code>{secret.fingerprint}</code>
                 {secret.configured === false && <span class="tag warn">no longer configured</span>}
+                <span class="block hint">{secret.verdict}</span>
               </span>
-              <span class="hint">
-                {secret.lastAt
-                  ? `last used ${ago(secret.lastAt)}, ${count(secret.deliveries)} deliveries`
-                  : 'not used yet'}
-              </span>
+              <span class="hint">{plural(secret.deliveries, 'delivery', 'deliveries')}</span>
             </li>
           ))}
         </ul>
