@@ -22,11 +22,9 @@ import { HandOff, type Offer } from './hand.off.js';
 import { InlineDispatcher, type InlineWork } from './inline.dispatcher.js';
 import { PausedWork } from './paused.work.js';
 import { ProviderRetries } from './provider.retries.js';
-import { inTime, worst, type Verdict } from './verdict.js';
+import { inTime, PAUSED, worst, type Verdict } from './verdict.js';
 
 const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
-/** What is owed waits for a run that a delivery may not make now: a redelivery makes it. */
-const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
 
 /**
  * Decides about one event, within the time that is left for the answer; undefined to have it claimed together with the others, for
@@ -67,43 +65,52 @@ export class EventDispatcher {
     const { source: asked } = delivery;
     // Nothing to decide about each: all of it is for the relay.
     if (asked.retries === 'own' && !this.registry.hasInline(asked.name)) return this.decide(delivery);
-    return this.decide(delivery, async (event, ackTimeoutMs) => {
-      const source = { ...delivery.source, ackTimeoutMs };
-      const isInTime = ackTimeoutMs > 0;
-      const handlers = this.registry.match(source.name, event.type);
-      if (source.retries === 'provider') {
-        if (this.draining) return SHUTTING_DOWN;
-        if (await this.paused.any(source.name, handlers)) return this.whilePaused(event);
-        if (!isInTime) return { kind: 'failed' };
-      }
-      const wanted = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
-      const inline = source.retries === 'own' ? await this.paused.without(source.name, wanted) : wanted;
-      if (inline.length > 0) {
-        const others = handlers.filter((handler) => !inline.includes(handler));
-        return this.inline.dispatch(source, event, inline.map(asInlineWork), others);
-      }
-      if (source.retries === 'provider') return this.providerRetries.dispatch(source, event, handlers);
-      return undefined;
-    });
+    return this.decide(delivery, (event, ackTimeoutMs) =>
+      this.paused.undisturbed((check) => this.decideOne({ ...asked, ackTimeoutMs }, event, check)),
+    );
+  }
+
+  private async decideOne(
+    source: Source,
+    event: IncomingEvent,
+    check: () => void,
+  ): Promise<Verdict | undefined> {
+    const isInTime = source.ackTimeoutMs > 0;
+    const handlers = this.registry.match(source.name, event.type);
+    if (source.retries === 'provider') {
+      if (this.draining) return SHUTTING_DOWN;
+      if (await this.paused.any(source.name, handlers)) return this.whilePaused(event);
+      if (!isInTime) return { kind: 'failed' };
+    }
+    const wanted = this.draining || !isInTime ? [] : handlers.filter((handler) => handler.inline);
+    const inline = source.retries === 'own' ? await this.paused.without(source.name, wanted) : wanted;
+    if (inline.length > 0) {
+      const others = handlers.filter((handler) => !inline.includes(handler));
+      const works = inline.map((handler) => asInlineWork(handler, check));
+      return this.inline.dispatch(source, event, works, others);
+    }
+    if (source.retries === 'provider') return this.providerRetries.dispatch(source, event, handlers);
+    return undefined;
   }
 
   /** As `dispatch`, with the code of an application's own route as the only handler: inline, retried by the provider. */
   async dispatchRoute(delivery: VerifiedDelivery, name: string, code: HandlerCode): Promise<Verdict> {
     const { source } = delivery;
     const retry = { baseMs: 0, capMs: 0, maxAttempts: source.routeMaxAttempts };
-    const work: InlineWork = { name, source: source.name, retry, classify: undefined, code };
+    const routed: InlineWork = { name, source: source.name, retry, classify: undefined, code };
+    const decideOne = async (event: IncomingEvent, ackTimeoutMs: number, check: () => void) => {
+      if (this.draining) return SHUTTING_DOWN;
+      if (ackTimeoutMs <= 0) return { kind: 'failed' } as const;
+      const handlers = this.registry.match(source.name, event.type);
+      if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
+      const inline = handlers.filter((handler) => handler.inline).map((one) => asInlineWork(one, check));
+      const others = handlers.filter((handler) => !handler.inline);
+      const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
+      return this.inline.dispatch(limited, event, [checked(routed, check), ...inline], others);
+    };
     return this.decide(
       delivery,
-      async (event, ackTimeoutMs) => {
-        if (this.draining) return SHUTTING_DOWN;
-        if (ackTimeoutMs <= 0) return { kind: 'failed' };
-        const handlers = this.registry.match(source.name, event.type);
-        if (await this.paused.any(source.name, [{ name, was: [] }, ...handlers])) return PAUSED;
-        const inline = handlers.filter((handler) => handler.inline).map(asInlineWork);
-        const others = handlers.filter((handler) => !handler.inline);
-        const limited: Source = { ...source, ackTimeoutMs, retries: 'provider' };
-        return this.inline.dispatch(limited, event, [work, ...inline], others);
-      },
+      (event, ackTimeoutMs) => this.paused.undisturbed((check) => decideOne(event, ackTimeoutMs, check)),
       name,
     );
   }
@@ -312,6 +319,15 @@ export class EventDispatcher {
   }
 }
 
-function asInlineWork(handler: Handler): InlineWork {
-  return { ...handler, code: (event, context) => handler.invoke(event, context) };
+function asInlineWork(handler: Handler, check: () => void): InlineWork {
+  return checked({ ...handler, code: (event, context) => handler.invoke(event, context) }, check);
+}
+
+/** With a last look for a pause in the turn in which its code begins. */
+function checked(work: InlineWork, check: () => void): InlineWork {
+  const code: HandlerCode = (event, context) => {
+    check();
+    return work.code(event, context);
+  };
+  return { ...work, code };
 }

@@ -20,6 +20,7 @@ import { SettleStore } from '../storage/settle.store.js';
 import { NotCommitted, type UserTransaction } from '../storage/user.transaction.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
+import { PausedMeanwhile } from './paused.work.js';
 import { ProviderRetries, untilRedelivered, type Taken } from './provider.retries.js';
 import type { Verdict } from './verdict.js';
 
@@ -158,7 +159,7 @@ export class InlineDispatcher {
       return outcome;
     } catch (error) {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.
-      if (signal.aborted) throw error;
+      if (signal.aborted || error instanceof PausedMeanwhile) throw error;
       await transaction.query('ROLLBACK TO SAVEPOINT webhook_inline');
       return await transaction.asOurs((manager) =>
         this.settleFailure({ manager, afterCommit }, source, row, work, error),
@@ -173,6 +174,7 @@ export class InlineDispatcher {
     error: unknown,
   ): Promise<Verdict> {
     const { source, event } = inline;
+    if (error instanceof PausedMeanwhile) throw error;
     if (error instanceof InFlight) return this.meetWinner(inline);
     if (error instanceof NotCommitted && error.inDoubt) {
       if (!(await this.isCommitted(inline, taken!)))

@@ -6,6 +6,9 @@ import { PausedNames } from '../outbox/paused.names.js';
 
 type Named = Pick<Handler, 'name' | 'was'>;
 
+/** Something was paused between the look at it and the run, which has not begun: what is to be done is decided again. */
+export class PausedMeanwhile extends Error {}
+
 /** What a delivery must not run right now: work that a person has paused waits, whoever would have run it. */
 @Injectable()
 export class PausedWork {
@@ -25,5 +28,23 @@ export class PausedWork {
   /** Whether one of a source's handlers may not run. */
   async any(source: string, handlers: readonly Named[]): Promise<boolean> {
     return (await this.without(source, handlers)).length < handlers.length;
+  }
+
+  /**
+   * Has `decide` decide again where something was paused while it did, so that nothing begins after a pause has returned.
+   * @param decide calls `check` in the turn in which user code begins; it throws PausedMeanwhile
+   */
+  async undisturbed<T>(decide: (check: () => void) => Promise<T>): Promise<T> {
+    for (;;) {
+      const before = this.paused.changes;
+      const check = () => {
+        if (this.paused.changes !== before) throw new PausedMeanwhile();
+      };
+      try {
+        return await decide(check);
+      } catch (error) {
+        if (!(error instanceof PausedMeanwhile)) throw error;
+      }
+    }
   }
 }

@@ -18,7 +18,8 @@ import { OutboxStore } from '../storage/outbox.store.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
 import { leasedRow } from './leased-row.js';
-import type { Verdict } from './verdict.js';
+import { PausedWork } from './paused.work.js';
+import { PAUSED, type Verdict } from './verdict.js';
 
 /** What a delivery may run of an event: its fresh rows, or those a redelivery takes over. */
 export interface Taken extends Omit<LeaseResult, 'moved' | 'lastDue'> {
@@ -44,6 +45,7 @@ export class ProviderRetries {
     private readonly relay: OutboxRelay,
     private readonly places: DeliveryPlaces,
     private readonly statements: LoneStatements,
+    private readonly paused: PausedWork,
   ) {}
 
   async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
@@ -102,13 +104,14 @@ export class ProviderRetries {
     await Promise.allSettled(runs);
     const outcomes = await Promise.all(runs);
     if (outcomes.includes('retry')) return { kind: 'failed' };
+    if (outcomes.includes('paused') && !taken.won) return PAUSED;
     if (outcomes.includes('lost') || taken.busy > 0)
       return { kind: 'unavailable', why: 'the event is being handled' };
     const settled = taken.won || taken.leased.length > 0 || taken.exhausted.length > 0;
     return { kind: settled ? 'ok' : 'duplicate' };
   }
 
-  private async run(source: Source, row: LeasedRow): Promise<RunOutcome> {
+  private async run(source: Source, row: LeasedRow): Promise<RunOutcome | 'paused'> {
     const handler = this.registry.handler(row.name)!;
     try {
       return await this.places.run(handler, source.ackTimeoutMs, (leftMs) =>
@@ -120,7 +123,16 @@ export class ProviderRetries {
     }
   }
 
-  private async runInPlace(source: Source, row: LeasedRow, timeoutMs: number): Promise<RunOutcome> {
+  private async runInPlace(
+    source: Source,
+    row: LeasedRow,
+    timeoutMs: number,
+  ): Promise<RunOutcome | 'paused'> {
+    // The first look was before the claim and the wait for a place.
+    if (await this.paused.any(source.name, [this.registry.handler(row.name)!])) {
+      await this.statements.send((manager) => this.store.release(manager, [row]));
+      return 'paused';
+    }
     const deadline = new Deadline(row.name, timeoutMs);
     try {
       return await this.runner.run(row, deadline.signal, timeoutMs, source);

@@ -11,6 +11,9 @@ export type Verdict =
   /** A handler failed, and the provider's redelivery is to run it again. */
   | { readonly kind: 'failed' };
 
+/** What is owed waits for a run that a delivery may not make now: a redelivery makes it. */
+export const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
+
 /** One verdict for the events of one delivery: the worst decides, since the provider redelivers the whole. */
 export function worst(verdicts: readonly Verdict[]): Verdict {
   for (const kind of ['unavailable', 'failed', 'ok'] as const) {

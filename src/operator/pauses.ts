@@ -19,8 +19,7 @@ const LEASE_MS = 1_000;
 
 /**
  * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. `pause` waits for this instance's lease under
- * way, a second at most, and has what was leased ahead given back: the relay begins nothing of it here after that, and a delivery that had
- * asked before goes on. Events are still received and claimed, and the relay runs them after the pause, also where a delivery would have
+ * way, a second at most, and has what was leased ahead given back: nothing of it begins here after that, in the relay or in a delivery. Events are still received and claimed, and the relay runs them after the pause, also where a delivery would have
  * waited for its handlers; a redelivery meanwhile is answered 503. A route with `@UseWebhook` is run by deliveries alone: it is answered 503
  * and nothing is claimed, so that what its provider gives up on during the pause is not received. A paused source stops its handlers, not
  * the effects that they have enqueued.

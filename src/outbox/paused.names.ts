@@ -17,6 +17,8 @@ export class PausedNames {
   private readAt = -Infinity;
   private names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   private reading: Promise<void> | undefined;
+  /** How often this process has changed what is paused. */
+  changes = 0;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -37,6 +39,7 @@ export class PausedNames {
 
   /** Reads again at the next look: this process has just changed something. */
   forget(): void {
+    this.changes += 1;
     this.readAt = -Infinity;
     this.reading = undefined;
   }
