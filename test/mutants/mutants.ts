@@ -339,6 +339,18 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'case 45: boot refuses a window shorter than what Stripe may resend',
   },
   {
+    name: 'retention takes unsettled work',
+    edits: [
+      edit(
+        'src/storage/retention.sql.ts',
+        'o.state IN (${states})\n  OR',
+        '(o.state IN (${states}) AND false)\n  OR',
+      ),
+    ],
+    spec: 'test/integration/retention.spec.ts',
+    test: 'of events with pending work, never touches what is needed to do it',
+  },
+  {
     name: 'the byte budget lets everything in',
     edits: [edit('src/http/byte-budget.ts', 'this.options.byteBudget', 'Infinity')],
     spec: 'test/e2e/body-limits.spec.ts',
