@@ -163,8 +163,9 @@ export class Backfills {
       if (sorted.length === 1) throw error;
       // One event that PostgreSQL refuses must not keep the others out; what cannot be claimed ends the run.
       for (const event of sorted) claimed += await this.claimTogether([event]);
+    } finally {
+      if (claimed > 0) this.wakeUp.wake();
     }
-    if (claimed > 0) this.wakeUp.wake();
     return claimed;
   }
 

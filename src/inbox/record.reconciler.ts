@@ -11,7 +11,7 @@ import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/deadline.js';
 import { EventPreparer } from '../outbox/event.preparer.js';
 import type { ClaimCursor } from '../storage/claim.store.js';
-import { inTransaction } from '../storage/connection.js';
+import { inTransaction, onConnection } from '../storage/connection.js';
 import { RecordStore, type DoneRow } from '../storage/record.store.js';
 
 /** What came of looking for the business records of `done` rows. */
@@ -29,6 +29,8 @@ export interface RecordReport {
 type Candidate = DoneRow & { readonly seen: WebhookEvent };
 
 const BATCH = 200;
+/** When the connection of a page is given up: a half-open one never answers. */
+const PAGE_MS = 60_000;
 
 /**
  * Finds events that are done although what their handler wrote is not there. Claim, record and completion commit together, so that
@@ -47,9 +49,14 @@ export class RecordReconciler {
     private readonly alerts: Alerts,
   ) {}
 
-  /** @param mine asked between batches; false ends the pass, since another instance has taken over */
-  async reconcile(mine: () => Promise<boolean>): Promise<RecordReport> {
-    const report = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
+  /**
+   * @param mine asked between batches; false ends the pass, since another instance has taken over
+   * @param report filled as it goes, so that it tells what was done also when the pass throws
+   */
+  async reconcile(
+    mine: () => Promise<boolean>,
+    report: { -readonly [K in keyof RecordReport]: number },
+  ): Promise<void> {
     for (const handler of new Set(this.registry.handlers().values())) {
       const { record } = handler;
       if (record === undefined) continue;
@@ -58,10 +65,9 @@ export class RecordReconciler {
         const rows = await this.page(handler, record, cursor);
         await this.check(handler, record, rows, report);
         cursor = rows.length < BATCH ? undefined : rows.at(-1);
-        if (cursor !== undefined && !(await mine())) return report;
+        if (cursor !== undefined && !(await mine())) return;
       } while (cursor !== undefined);
     }
-    return report;
   }
 
   private page(
@@ -71,8 +77,11 @@ export class RecordReconciler {
   ): Promise<DoneRow[]> {
     const names = [handler.name, ...handler.was];
     const { windowMs, minAgeMs } = record;
-    const { manager } = this.dataSource;
-    return this.store.done(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor);
+    return onConnection(
+      this.dataSource,
+      (manager) => this.store.done(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor),
+      PAGE_MS,
+    );
   }
 
   private async check(

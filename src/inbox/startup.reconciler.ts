@@ -1,5 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import type { Decider } from '../core/decider.js';
@@ -11,6 +11,7 @@ import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { Audit } from '../storage/audit.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../storage/claim.store.js';
+import { onConnection } from '../storage/connection.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { storeErrorText } from '../storage/store.error.js';
 import { isOwed, OwedRows } from './owed.rows.js';
@@ -73,18 +74,20 @@ export class StartupReconciler {
   private async reconcileNow(): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
     const mine = () => this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
-    const nothing = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
-    if (!(await mine())) return { ran: false, events: 0, added: 0, missing: 0, records: nothing };
+    const rematched = { events: 0, added: 0, missing: 0 };
+    const records = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
+    if (!(await mine())) return { ran: false, ...rematched, records };
     try {
-      const rematched = await this.rematch(mine);
-      const records = await this.records.reconcile(mine);
-      if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
+      await this.rematch(mine, rematched);
+      await this.records.reconcile(mine, records);
       const { checked, missing: missingRecords, reprocessed, unchecked } = records;
       this.logger.log(
         logLine('reconciled', { ...rematched, checked, missingRecords, reprocessed, unchecked }),
       );
       return { ran: true, ...rematched, records };
     } finally {
+      // Each row was committed by itself: what a later one has failed with takes nothing from those before it.
+      if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
       await this.leases.giveBack(manager, JOB, this.relay.owner);
     }
   }
@@ -98,33 +101,39 @@ export class StartupReconciler {
     }
   }
 
-  private async rematch(mine: () => Promise<boolean>) {
-    const report = { events: 0, added: 0, missing: 0 };
+  private async rematch(
+    mine: () => Promise<boolean>,
+    report: { events: number; added: number; missing: number },
+  ): Promise<void> {
     for (const source of this.options.sources.keys()) {
       let cursor: ClaimCursor | undefined;
       do {
-        const claims = await this.claims.recent(this.dataSource.manager, source, REMATCH_MS, BATCH, cursor);
+        const claims = await this.bounded((manager) =>
+          this.claims.recent(manager, source, REMATCH_MS, BATCH, cursor),
+        );
         for (const claim of claims) {
           report.events += 1;
-          report.added += await this.addMissing(claim);
+          await this.addMissing(claim, report);
           if (this.isShort(claim)) report.missing += 1;
         }
         cursor = claims.length < BATCH ? undefined : claims.at(-1);
-        if (cursor !== undefined && !(await mine())) return report;
+        if (cursor !== undefined && !(await mine())) return;
       } while (cursor !== undefined);
     }
-    return report;
   }
 
-  private async addMissing(claim: RecentClaim): Promise<number> {
-    let added = 0;
+  private async addMissing(claim: RecentClaim, report: { added: number }): Promise<void> {
     for (const handler of this.registry.match(claim.source, claim.event_type)) {
       if (isOwed(handler, claim.names)) continue;
       const { id, source, tenant, event_id: eventId } = claim;
       const event = { id, source, tenant, eventId };
-      if (await this.owedRows.add(this.dataSource.manager, event, handler)) added += 1;
+      if (await this.bounded((manager) => this.owedRows.add(manager, event, handler))) report.added += 1;
     }
-    return added;
+  }
+
+  /** A half-open connection never answers. */
+  private bounded<T>(work: (manager: EntityManager) => Promise<T>): Promise<T> {
+    return onConnection(this.dataSource, work, JOB_MS);
   }
 
   private isShort(claim: RecentClaim): boolean {

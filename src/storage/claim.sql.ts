@@ -77,7 +77,7 @@ export const DUPLICATES = `
   ), revived AS (
     UPDATE webhook_outbox o
        SET state = 'pending', revived = true, due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL, reason = NULL,
-           waits = order_key IS NOT NULL, rerun = ${rerun()}
+           waits = order_key IS NOT NULL, alone = false, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
     RETURNING o.source, o.tenant, o.event_id
   ), conflicts AS (

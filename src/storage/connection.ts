@@ -130,13 +130,13 @@ export function broadcast(
 
 /**
  * Runs database work that calls no user code in one READ COMMITTED transaction.
- * @param endAfterMs when the connection is given up: a half-open one never answers. @default never
+ * @param endAfterMs when the connection is given up: a half-open one never answers. @default ten times `lockTimeoutMs`
  */
 export async function inTransaction<T>(
   manager: EntityManager,
   lockTimeoutMs: number,
   work: (manager: EntityManager) => Promise<T>,
-  endAfterMs?: number,
+  endAfterMs = 10 * lockTimeoutMs,
 ): Promise<T> {
   const runner = manager.dataSource.createQueryRunner();
   let end: NodeJS.Timeout | undefined;

@@ -60,7 +60,7 @@ const REVIVE = `
   ), revived AS (
     UPDATE webhook_outbox o
        SET state = 'pending', due_at = coalesce(now() + dead.ms * interval '1 ms', ${PLACE}), attempt_base = o.attempt,
-           settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL, rerun = ${rerun()}
+           settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL, alone = false, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
     RETURNING o.id
   )

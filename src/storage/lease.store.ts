@@ -1,5 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { onConnection } from './connection.js';
+
+/** When a statement's connection is given up: a half-open one never answers. */
+const END_MS = 10_000;
 
 /**
  * Named jobs that one instance at a time may run. Rows with an end, not session locks: those break behind a pooler that lends
@@ -9,12 +13,14 @@ import type { EntityManager } from 'typeorm';
 export class LeaseStore {
   /** Takes the job for `ms` milliseconds, or prolongs it. False while another owner has it. */
   async take(manager: EntityManager, name: string, owner: string, ms: number): Promise<boolean> {
-    const rows: unknown[] = await manager.query(TAKE, [name, owner, ms]);
-    return rows.length === 1;
+    const take = (one: EntityManager) => one.query<unknown[]>(TAKE, [name, owner, ms]);
+    return (await onConnection(manager.dataSource, take, END_MS)).length === 1;
   }
 
   async giveBack(manager: EntityManager, name: string, owner: string): Promise<void> {
-    await manager.query(`DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
+    const drop = (one: EntityManager) =>
+      one.query(`DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
+    await onConnection(manager.dataSource, drop, END_MS);
   }
 }
 

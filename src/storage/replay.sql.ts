@@ -17,7 +17,7 @@ export const REPLAY_ROW = `
   WITH replayed AS (
     UPDATE webhook_outbox o
        SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
-           waits = o.order_key IS NOT NULL, generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END,
+           waits = o.order_key IS NOT NULL, alone = false, generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END,
            rerun = ${rerun('$3::text')}
      WHERE o.id = $1 AND o.kind = 'handler' AND o.state IN ('done', 'superseded', 'dead')
     RETURNING o.generation

@@ -209,6 +209,21 @@ describe('a replay', () => {
     });
   });
 
+  it.each<[string, () => Promise<unknown>]>([
+    ['a replay', () => replays().run(one, why)],
+    ["a person's revival", async () => inbox.app.get(Revivals).revive([(await inbox.rows())[0]!.id], why)],
+    ["a redelivery's revival", () => inbox.deliver('1')],
+  ])('a row that died in the lane of lost ones has its attempts and no more after %s', async (_, again) => {
+    script.handle = () => Promise.reject(new Error('down'));
+    await start(scripted(script, { handler: { retry: { maxAttempts: 2 } } }));
+    await inbox.deliver('1');
+    await inbox.settle();
+    await inbox.query(`UPDATE webhook_outbox SET alone = true, reason = 'last-attempt-lost'`);
+    await again();
+    await inbox.settle();
+    expect(await inbox.rows()).toMatchObject([{ state: 'dead', attempt: 4, reason: 'attempts-exhausted' }]);
+  });
+
   it('of two at once each event is run by both or by one, and never mixed', async () => {
     await start();
     await inbox.deliver('1');
