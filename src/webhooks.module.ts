@@ -20,6 +20,7 @@ import { BackfillExplorer } from './handlers/backfill.explorer.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
+import { BodyIntake } from './http/body.intake.js';
 import { ByteBudget } from './http/byte-budget.js';
 import { MAY_BE_DIRECT } from './http/controller.metadata.js';
 import { DirectRoute } from './http/direct.route.js';
@@ -198,6 +199,7 @@ const inbox = [
 ];
 const http = [
   AnswerWriter,
+  BodyIntake,
   ByteBudget,
   DirectRoute,
   HostAnswers,

@@ -29,6 +29,11 @@ export interface WebhooksOptions {
   readonly rejections?: RejectionOptions;
   /** Bytes of webhook bodies held in memory at once; above it a request is answered 503. @default 67108864 */
   readonly byteBudget?: number;
+  /**
+   * How long a body may take to arrive, and a third of it without a byte; then the request is answered 503 and its connection is
+   * closed. At least 1 s. @default '30s'
+   */
+  readonly bodyTimeout?: Duration;
   /** Pending rows above which a delivery is answered 503; false for no limit. @default false */
   readonly maxPending?: number | false;
   /** How long an answer waits for the database (a connection, a lock, the commit) before it is 503. @default '5s' */

@@ -1,6 +1,6 @@
 import type { Answer } from './answer.js';
 import type { BodyReader } from './body.js';
-import type { WebhookRequest } from './request.js';
+import type { RequestHead, WebhookRequest } from './request.js';
 
 /**
  * A vendor's scheme: how to verify, and where id, type and time are.
@@ -40,6 +40,13 @@ export interface Provider {
 
   /** Says why a configured secret is probably not the vendor's, or undefined. Told at boot, and no reason not to start. */
   doubtSecret?(secret: string): string | undefined;
+
+  /**
+   * Refuses a request whose headers alone cannot be right, so that its body is not kept. Asked for the methods that carry events;
+   * left out where the signature is in the body, and where a handshake by such a method has no signature.
+   * @throws SignatureRejection the one that `verify` would throw
+   */
+  checkHead?(head: RequestHead): void;
 
   /**
    * Checks the signature over the raw bytes against each secret; does not look at the clock.

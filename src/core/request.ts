@@ -8,6 +8,19 @@ export interface WebhookRequest {
   readonly headers: RequestHeaders;
   /** The exact bytes that arrived, after an accepted Content-Encoding was undone. */
   readonly rawBody: Buffer;
+  /**
+   * Keeps the bytes counted in the byte budget until `work` has ended, also where the answer comes before. Set for what came over
+   * HTTP.
+   */
+  readonly during?: <T>(work: Promise<T>) => Promise<T>;
+}
+
+/** What is known of a request before its body has come. */
+export type RequestHead = Pick<WebhookRequest, 'method' | 'url' | 'headers'>;
+
+/** `work`, during which the bytes of the request are counted. */
+export function during<T>(request: WebhookRequest, work: Promise<T>): Promise<T> {
+  return request.during === undefined ? work : request.during(work);
 }
 
 /**

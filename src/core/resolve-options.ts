@@ -49,6 +49,7 @@ export interface ResolvedOptions {
   /** How long samples keep their bytes, in milliseconds; 0 for never. */
   readonly keepRejectionsMs: number;
   readonly byteBudget: number;
+  readonly bodyTimeoutMs: number;
   readonly maxPending: number | false;
   readonly claimTimeoutMs: number;
   readonly groupCommit: boolean;
@@ -67,9 +68,10 @@ export interface ResolvedRelay {
 
 /** A lease is renewed at a third, by a statement of its own: a shorter one ends while it is being renewed. */
 const MIN_LEASE_MS = 500;
-const lease = duration.refine((value) => (toMs(value) ?? MIN_LEASE_MS) >= MIN_LEASE_MS, {
-  error: `expected at least ${MIN_LEASE_MS} milliseconds`,
-});
+/** Senders are far away, and a body that is sent again for its time costs more than one that is waited for. */
+const MIN_BODY_TIMEOUT_MS = 1_000;
+const atLeast = (ms: number) =>
+  duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
 const count = z.int().positive();
 const fn = <T>() => z.custom<T>((value) => typeof value === 'function', { error: 'expected a function' });
 
@@ -83,7 +85,7 @@ export const optionsSchema = z.strictObject({
       z.literal(false),
       z.strictObject({
         pollInterval: pause.optional(),
-        lease: lease.optional(),
+        lease: atLeast(MIN_LEASE_MS).optional(),
         handlers: count.optional(),
         effects: count.optional(),
         shutdownGrace: duration.optional(),
@@ -116,6 +118,7 @@ export const optionsSchema = z.strictObject({
     .optional(),
   rejections: z.strictObject({ keep: z.union([z.literal(false), duration]).optional() }).optional(),
   byteBudget: count.optional(),
+  bodyTimeout: atLeast(MIN_BODY_TIMEOUT_MS).optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
   claimTimeout: pause.optional(),
   groupCommit: z.boolean().optional(),
@@ -203,6 +206,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     },
     keepRejectionsMs: options.rejections?.keep ? toMs(options.rejections.keep)! : 0,
     byteBudget: options.byteBudget ?? 64 * 1024 * 1024,
+    bodyTimeoutMs: toMs(options.bodyTimeout ?? '30s')!,
     maxPending: options.maxPending ?? false,
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
     groupCommit: options.groupCommit ?? true,

@@ -2,15 +2,17 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
+import type { Source } from '../core/resolve-source.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
-import { ByteBudget } from './byte-budget.js';
+import { BodyIntake } from './body.intake.js';
 import type { AdapterRequest } from './delivery.state.js';
 import { DirectRoute } from './direct.route.js';
 import { ExpressWay, READER } from './express.way.js';
 import { HostAnswers } from './host.answers.js';
 import { HostPipeline } from './host.pipeline.js';
 import { LongPaths, type RouteAdding } from './long.paths.js';
-import { rawBodyOf, readRawBody } from './raw-body.js';
+import { rawBodyOf } from './raw-body.js';
+import { expressAddress, networkOf } from './sender.address.js';
 import { WebhookRoutes, type FoundRoute } from './webhook.routes.js';
 
 type Next = (error?: unknown) => void;
@@ -29,6 +31,7 @@ const NO_BODY = 'application/vnd.webhook-inbox.no-body';
 
 /** What this needs of Express. */
 interface ExpressLike {
+  readonly request: object;
   /** `slash`: whether the layer is for every path. */
   readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
 }
@@ -46,6 +49,8 @@ interface FastifyLike {
 interface FastifyRequestLike extends AdapterRequest {
   readonly raw: IncomingMessage;
   readonly is404: boolean;
+  /** The sender's address, as `trustProxy` has it. */
+  readonly ip?: string;
 }
 interface FastifyReplyLike {
   readonly raw: ServerResponse;
@@ -65,7 +70,7 @@ export class RawBodyInstaller {
   constructor(
     private readonly adapterHost: HttpAdapterHost,
     private readonly routes: WebhookRoutes,
-    private readonly budget: ByteBudget,
+    private readonly intake: BodyIntake,
     private readonly pipeline: HostPipeline,
     private readonly direct: DirectRoute,
     private readonly answers: HostAnswers,
@@ -113,7 +118,7 @@ export class RawBodyInstaller {
       const { source } = found;
       const poweredBy = this.way?.poweredBy;
       if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
-      readRawBody(request, response, source, this.budget)
+      this.readExpress(request, response, source)
         .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
         // Nothing of it is known to be claimed: the provider comes again.
         .catch(() => response.destroy());
@@ -143,6 +148,11 @@ export class RawBodyInstaller {
     this.way.install(read);
   }
 
+  private readExpress(request: IncomingMessage, response: ServerResponse, source: Source): Promise<boolean> {
+    const express = this.adapterHost.httpAdapter.getInstance<ExpressLike>();
+    return this.intake.read(request, response, source, expressAddress(express, request));
+  }
+
   /** By the URL that Express has here: below a path of another application it is without that path. */
   private read(
     request: IncomingMessage & { originalUrl?: string },
@@ -152,7 +162,7 @@ export class RawBodyInstaller {
     const found = this.routes.find(request.method ?? '', request.url ?? '');
     if (found === undefined || request.readableEnded || rawBodyOf(request) !== undefined) return next();
     const { source } = found;
-    readRawBody(request, response, source, this.budget).then((read) => {
+    this.readExpress(request, response, source).then((read) => {
       if (!read) return;
       if (this.isDirectOnExpress(found)) {
         this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
@@ -176,7 +186,8 @@ export class RawBodyInstaller {
       if (found === undefined) return payload;
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
-      if (!(await readRawBody(raw, reply.raw, source, this.budget))) return new Promise(() => undefined);
+      if (!(await this.intake.read(raw, reply.raw, source, networkOf(request.ip))))
+        return new Promise(() => undefined);
       if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
         // What hooks before this one have set, CORS for one.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);

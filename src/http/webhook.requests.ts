@@ -4,7 +4,7 @@ import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log.js';
 import { Throttle } from '../core/throttle.js';
-import { RequestHeaders, type WebhookRequest } from '../core/request.js';
+import { RequestHeaders, type RequestHead, type WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
@@ -12,6 +12,8 @@ import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
 import { rawBodyOf } from './raw-body.js';
 import { targetOf } from './request.target.js';
+
+const NO_BYTES = Buffer.alloc(0);
 
 /** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
 @Injectable()
@@ -37,22 +39,37 @@ export class WebhookRequests {
         { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } },
       );
     }
-    const rawBody = this.rawBody(source, request, kept);
     const target = targetOf(url)?.url ?? url;
-    return { method, url: target, headers: RequestHeaders.fromRaw(request.rawHeaders), rawBody };
+    const head = { method, url: target, headers: RequestHeaders.fromRaw(request.rawHeaders) };
+    const body = rawBodyOf(request);
+    if (body !== undefined && 'bytes' in body) {
+      const { bytes, holding } = body;
+      return { ...head, rawBody: bytes, during: (work) => holding.during(work) };
+    }
+    return { ...head, rawBody: this.otherBody(source, head, request, kept) };
   }
 
   /** The refusal, counted. */
-  refused(source: string, reason: string, detail: string, answer: Answer): RefusedDelivery {
-    this.rejections.add(source, reason, detail);
+  refused(
+    source: string,
+    reason: string,
+    detail: string,
+    answer: Answer,
+    request?: WebhookRequest,
+  ): RefusedDelivery {
+    this.rejections.add(source, reason, detail, request);
     return new RefusedDelivery(answer);
   }
 
   /** The exact bytes, and never a parsed body put back into text: that would verify what nobody signed. */
-  private rawBody(source: Source, request: IncomingMessage, kept: unknown): Buffer {
+  private otherBody(source: Source, head: RequestHead, request: IncomingMessage, kept: unknown): Buffer {
     const body = rawBodyOf(request);
-    if (body !== undefined && 'bytes' in body) return body.bytes;
-    if (body !== undefined) {
+    if (body !== undefined && 'rejected' in body) {
+      const { reason, message } = body.rejected;
+      const answer = source.provider.refusal ?? ANSWERS.unauthorized;
+      throw this.refused(source.name, reason, message, answer, { ...head, rawBody: NO_BYTES });
+    }
+    if (body !== undefined && 'refused' in body) {
       const { status } = body.refused;
       throw this.refused(source.name, `http-${status}`, whyNotTaken(status, source, request), body.refused);
     }
@@ -87,5 +104,8 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
       encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
     return `expected ${expected}, as encodings has it, received content-encoding '${encoding}'`;
   }
-  return 'there is no room for the body at the moment: byteBudget is used up';
+  return (
+    'the body came too slowly for bodyTimeout, or there is no room for it at the moment: bodies in memory use up byteBudget, ' +
+    'or the part of it that this source has while others wait'
+  );
 }

@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { logLine } from '../core/log.js';
+import { during } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { Tally } from '../core/tally.js';
@@ -31,6 +32,9 @@ const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
  * the relay.
  */
 type DecideOne = (event: IncomingEvent, ackTimeoutMs: number) => Promise<Verdict | undefined>;
+
+/** Work during which the bytes of the delivery are counted. */
+type Counted = <T>(work: Promise<T>) => Promise<T>;
 
 /** Claims the events of a verified delivery with what is owed for them, and says what the answer may be. */
 @Injectable()
@@ -166,15 +170,17 @@ export class EventDispatcher {
   ): Promise<Verdict> {
     const events = incomingEvents(delivery);
     const { claimTimeoutMs, maxPending } = this.options;
+    // What goes on after its answer has the bytes: while a pool gives no connection, they pile up.
+    const counted: Counted = (work) => during(delivery.request, work);
     try {
       if (delivery.stale) {
-        const late = await inTime(this.refuseUnknown(delivery, events), claimTimeoutMs);
+        const late = await inTime(counted(this.refuseUnknown(delivery, events)), claimTimeoutMs);
         if (late !== undefined) return late;
       }
       if (events.length === 0) return { kind: 'ok' };
       if (each === undefined && maxPending === false)
-        return await inTime(this.claimAll(delivery.source, events), claimTimeoutMs);
-      const admitted = await this.admitted(events);
+        return await inTime(counted(this.claimAll(delivery.source, events)), claimTimeoutMs);
+      const admitted = await this.admitted(events, counted);
       if (!(admitted instanceof Set)) return admitted;
       const verdicts: Verdict[] = [];
       if (admitted.size < events.length) {
@@ -190,13 +196,13 @@ export class EventDispatcher {
         // Without an id of its own it is not run, whoever would run it.
         const verdict =
           event.unusable === undefined && each
-            ? await this.alone(() => inTime(this.tracked(each(event, leftMs)), ms))
+            ? await this.alone(() => inTime(counted(this.tracked(each(event, leftMs))), ms))
             : undefined;
         if (verdict === undefined) together.push(event);
         else verdicts.push(verdict);
       }
       if (together.length > 0)
-        verdicts.push(await inTime(this.claimAll(delivery.source, together, route), claimTimeoutMs));
+        verdicts.push(await inTime(counted(this.claimAll(delivery.source, together, route)), claimTimeoutMs));
       return worst(verdicts);
     } catch (error) {
       if (error instanceof EventIdUnusable || error instanceof SignatureRejection) throw error;
@@ -208,7 +214,10 @@ export class EventDispatcher {
    * While too much is pending, only known events: their redeliveries add no row, and are all that works off what waits for them
    * under `retries: 'provider'`.
    */
-  private async admitted(events: readonly IncomingEvent[]): Promise<Set<IncomingEvent> | Verdict> {
+  private async admitted(
+    events: readonly IncomingEvent[],
+    counted: Counted,
+  ): Promise<Set<IncomingEvent> | Verdict> {
     if (this.options.maxPending === false) return new Set(events);
     const known = async () => {
       if (!(await this.backlog.isFull())) return new Set(events);
@@ -218,7 +227,7 @@ export class EventDispatcher {
       }
       return found;
     };
-    return inTime(known(), this.options.claimTimeoutMs);
+    return inTime(counted(known()), this.options.claimTimeoutMs);
   }
 
   private tracked<T>(work: Promise<T>): Promise<T> {

@@ -5,7 +5,7 @@ import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { knownSource } from '../core/known-source.js';
 import { errorText, logLine } from '../core/log.js';
 import { Throttle } from '../core/throttle.js';
-import { RequestHeaders, type WebhookRequest } from '../core/request.js';
+import { during, RequestHeaders, type WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -64,7 +64,11 @@ export class Inbox {
    * Verifies a request, claims what it brings, and says what the answer is.
    * @param onVerified told of a delivery before it is claimed
    */
-  async serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
+  serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
+    return during(request, this.served(source, request, onVerified));
+  }
+
+  private async served(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
     let verified: Verified;
     try {
       verified = await this.verifier.verify(source, request);
@@ -73,13 +77,13 @@ export class Inbox {
     }
     if (verified.kind === 'handshake') return verified.answer;
     onVerified?.();
-    return this.answer(verified.delivery, this.dispatcher.dispatch(verified.delivery));
+    return this.answered(verified.delivery, this.dispatcher.dispatch(verified.delivery));
   }
 
   /** The verified request, or the answer that refuses it. */
   async verify(source: Source, request: WebhookRequest): Promise<Verified | Answer> {
     try {
-      return await this.verifier.verify(source, request);
+      return await during(request, this.verifier.verify(source, request));
     } catch (error) {
       return this.unverified(source, request, error);
     }
@@ -95,7 +99,11 @@ export class Inbox {
   }
 
   /** Turns the verdict on a delivery, or what its body refused, into the answer. */
-  async answer(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
+  answer(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
+    return during(delivery.request, this.answered(delivery, dispatched));
+  }
+
+  private async answered(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
     const { source } = delivery;
     try {
       return answerTo(await dispatched, source);

@@ -81,6 +81,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     notes: scheme.notes,
     checkSecret: scheme.checkSecret,
     doubtSecret: scheme.doubtSecret,
+    checkHead: scheme.checkHead && ((head) => scheme.checkHead!(head)),
     verify: (request, secrets) => scheme.verify(request, secrets),
     identify: (request, body) => identitiesOf(scheme, dedupe, request, body),
   };

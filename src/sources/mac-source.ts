@@ -23,6 +23,8 @@ export interface MacScheme extends Mac {
   readonly signedIdHeader?: string;
   /** Whether an empty body is refused: the vendor never sends one. */
   readonly refuseEmptyBody?: boolean;
+  /** @default what `signature` refuses; to be said where a handshake has no signature */
+  readonly checkHead?: Scheme['checkHead'];
 }
 
 /** A line of the table of vendors: scheme, event fields and facts. */
@@ -30,7 +32,10 @@ export interface MacProvider
   extends MacScheme, KeyedFields, Omit<Scheme, keyof MacFacts | 'events' | 'batched'> {}
 
 /** What follows from an HMAC scheme. */
-type MacFacts = Pick<Scheme, 'verify' | 'checkSecret' | 'scheme' | 'signed' | 'signsHeaders' | 'timeUnit'>;
+type MacFacts = Pick<
+  Scheme,
+  'verify' | 'checkHead' | 'checkSecret' | 'scheme' | 'signed' | 'signsHeaders' | 'timeUnit'
+>;
 
 /** A vendor's function from its line of the table. */
 export function macSource(provider: MacProvider): SourceFactory {
@@ -61,6 +66,7 @@ export function macScheme(mac: MacScheme, fields: KeyedFields): MacFacts {
     [header].flat().every((one) => headers.includes(one.toLowerCase()));
   return {
     verify: macVerifier(mac),
+    checkHead: mac.checkHead ?? ((head) => void mac.signature(head)),
     checkSecret: (secret) =>
       checkSecretText(secret) ??
       (mac.key(secret) === undefined ? 'is not in the encoding that the vendor hands out' : undefined),

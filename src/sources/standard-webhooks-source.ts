@@ -1,6 +1,6 @@
 import { SignatureRejection } from '../core/errors.js';
 import type { Verification } from '../core/provider.js';
-import type { WebhookRequest } from '../core/request.js';
+import type { RequestHead, WebhookRequest } from '../core/request.js';
 import { defineSource, type Scheme } from './define-source.js';
 import { eventFields, type EventFields } from './events/event-fields.js';
 import { verifyMac, type Mac } from './signing/mac.js';
@@ -41,6 +41,7 @@ export function standardWebhooksSource(provider: StandardWebhooksProvider): Sour
     ],
     notes: { id: `\`${idHeaders.join('` or `')}\` header, the same on every attempt`, ...facts.notes },
     checkSecret: (secret) => checkSecret(key, secret),
+    checkHead: (head) => void signatureHeader(head, `${familyOf(head, families)}-signature`),
     verify: (request, secrets) => verifyStandardWebhook(key, families, request, secrets),
     events: (request, body) =>
       eventFields({ idHeader: `${familyOf(request, families)}-id`, ...facts })(request, body),
@@ -49,7 +50,7 @@ export function standardWebhooksSource(provider: StandardWebhooksProvider): Sour
 }
 
 /** All three headers come from one family: from several, an unsigned id could stand beside the signed one. */
-function familyOf(request: WebhookRequest, families: readonly [string, ...string[]]): string {
+function familyOf(request: RequestHead, families: readonly [string, ...string[]]): string {
   return families.find((family) => request.headers.first(`${family}-signature`) !== undefined) ?? families[0];
 }
 

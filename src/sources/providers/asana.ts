@@ -26,6 +26,8 @@ export function asana<TPayload = unknown>(options: AsanaOptions): SourceDefiniti
   return defineSource(schemeOf(options.onHandshake), options, { onHandshake: true });
 }
 
+const signature = /* @__PURE__ */ single('X-Hook-Signature');
+
 function schemeOf(onHandshake: AsanaOptions['onHandshake']): Scheme {
   return macProvider({
     name: 'asana',
@@ -33,7 +35,10 @@ function schemeOf(onHandshake: AsanaOptions['onHandshake']): Scheme {
     algorithm: 'sha256',
     encoding: 'hex',
     key: textKey,
-    signature: single('X-Hook-Signature'),
+    signature,
+    checkHead: (head) => {
+      if (head.headers.first('X-Hook-Secret') === undefined) signature(head);
+    },
     payload: '${body}',
     eventsPath: 'events',
     idKey: { hash: ['action', 'created_at', 'user', 'resource', 'parent', 'change'] },

@@ -37,6 +37,7 @@ const scheme: Scheme = {
   // The vendor's time to live is exclusive: at 30 s a request is old. Ours are inclusive.
   toleranceMs: seconds(30) - 1,
   checkSecret: checkSecretText,
+  checkHead: (head) => void signatureHeader(head, 'x-contentful-signature'),
   verify,
   events: eventFields({
     idHeader: 'X-Contentful-Idempotency-Key',

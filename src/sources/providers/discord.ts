@@ -43,6 +43,7 @@ const scheme: Scheme = {
   timeUnit: 'seconds',
   checkSecret: (secret) =>
     keyOf(secret) === undefined ? 'is not the public key of an application (64 hex digits)' : undefined,
+  checkHead: (head) => void signatureHeader(head, 'X-Signature-Ed25519'),
   verify,
   events: (_request, body) => [readEvent(body)],
   handshake: { methods: ['POST'], answer },

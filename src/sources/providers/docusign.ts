@@ -1,4 +1,4 @@
-import type { WebhookRequest } from '../../core/request.js';
+import type { RequestHead } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
@@ -46,7 +46,7 @@ const scheme: Scheme = {
   },
 };
 
-function signature(request: WebhookRequest): SignatureText {
+function signature(request: RequestHead): SignatureText {
   const signatures = [signatureHeader(request, 'X-DocuSign-Signature-1')];
   for (let i = 2; i <= MAX_KEYS; i++) {
     const next = request.headers.one(`X-DocuSign-Signature-${i}`);

@@ -33,6 +33,7 @@ const scheme: Scheme = {
   timeUnit: 'HTTP date',
   toleranceMs: minutes(5),
   checkSecret: checkSecretText,
+  checkHead: (head) => void signatureHeader(head, 'Signature'),
   verify,
   events: eventFields({ idKey: { hash: 'body' }, typeHeader: 'X-Drone-Event' }),
   keepHeaders: ['x-drone-event'],

@@ -1,5 +1,5 @@
 import type { Verification } from '../../core/provider.js';
-import type { WebhookRequest } from '../../core/request.js';
+import type { RequestHead, WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { defineSource, type Scheme } from '../define-source.js';
@@ -40,6 +40,7 @@ const scheme: Omit<Scheme, 'signed'> = {
   scheme: 'signing token: Standard Webhooks; secret token: `X-Gitlab-Token`, nothing is signed',
   toleranceMs: minutes(5),
   checkSecret,
+  checkHead,
   verify,
   signsHeaders: ['webhook-id'],
   events: eventFields({
@@ -69,6 +70,11 @@ function checkSecret(secret: string): string | undefined {
   const wrong = checkSecretText(secret);
   if (wrong !== undefined || !isSigning(secret)) return wrong;
   return whsecKey(secret)?.length === 32 ? undefined : 'is not whsec_ + base64 of 32 bytes';
+}
+
+function checkHead({ headers }: RequestHead): void {
+  const presented = ['X-Gitlab-Token', 'webhook-signature'].some((name) => headers.first(name) !== undefined);
+  if (!presented) throw new SignatureRejection('missing-signature', 'no X-Gitlab-Token header');
 }
 
 function verify(request: WebhookRequest, secrets: readonly string[]): Verification {

@@ -52,6 +52,7 @@ function schemeOf(versions: readonly Hook0Version[]): Scheme {
     signsHeaders: headersSigned ? [ID.toLowerCase(), TYPE.toLowerCase()] : [],
     toleranceMs: minutes(5),
     checkSecret: checkSecretText,
+    checkHead: (head) => void signatureHeader(head, 'X-Hook0-Signature'),
     verify: (request, secrets) => verify(versions, request, secrets),
     events: eventFields({ idHeader: ID, typeHeader: TYPE }),
     keepHeaders: [ID, TYPE],

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
-import type { WebhookRequest } from '../../core/request.js';
+import type { RequestHead, WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { contentHashWithout } from '../events/content-hash.js';
@@ -58,6 +58,7 @@ function schemeOf(publicUrl: string, versions: readonly HubspotVersion[]): Schem
     timeUnit: 'milliseconds',
     toleranceMs: minutes(5),
     checkSecret: checkSecretText,
+    checkHead: (head) => checkHead(versions, head),
     verify: (request, secrets) => verify(publicUrl, versions, request, secrets),
     batched: true,
     events: (request, body) => (Array.isArray(body.json()) ? readBatch : readOne)(request, body),
@@ -87,6 +88,16 @@ const readOne = /* @__PURE__ */ eventFields(FIELDS);
 
 const mac: Mac = { algorithm: 'sha256', encoding: 'base64', key: textKey };
 
+function checkHead(versions: readonly HubspotVersion[], { headers }: RequestHead): void {
+  const names = ['X-HubSpot-Signature-v3', 'X-HubSpot-Signature'];
+  if (names.every((name) => headers.first(name) === undefined)) throw noneAccepted(versions);
+}
+
+function noneAccepted(versions: readonly HubspotVersion[]): SignatureRejection {
+  const text = `no signature of an accepted version (${versions.join(', ')})`;
+  return new SignatureRejection('missing-signature', text);
+}
+
 function verify(
   publicUrl: string,
   versions: readonly HubspotVersion[],
@@ -105,10 +116,7 @@ function verify(
   if (version === 'v2' && versions.includes('v2'))
     return verifyHash([request.method, url, request.rawBody], request, secrets);
   if (version === 'v1' && versions.includes('v1')) return verifyHash([request.rawBody], request, secrets);
-  throw new SignatureRejection(
-    'missing-signature',
-    `no signature of an accepted version (${versions.join(', ')})`,
-  );
+  throw noneAccepted(versions);
 }
 
 /** Plain SHA-256 with the secret in front, no HMAC: what v1 and v2 are. */

@@ -3,7 +3,7 @@ import { isChallenge } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { verifyToken } from '../signing/token.js';
+import { presentedToken, verifyToken } from '../signing/token.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 
@@ -30,6 +30,7 @@ function schemeOf(header: string): Scheme {
     signed: { id: false, type: false, time: false },
     signsBody: false,
     checkSecret: checkSecretText,
+    checkHead: (head) => void presentedToken(head.headers.one(header)),
     verify: (request, secrets) => verifyToken(request.headers.one(header), secrets),
     batched: true,
     events: eventFields({

@@ -46,6 +46,7 @@ function schemeOf(options: PaypalOptions): Scheme {
     timeUnit: 'iso8601',
     signsHeaders: ['paypal-transmission-id'],
     checkSecret: checkSecretText,
+    checkHead: (head) => void signatureHeader(head, 'PAYPAL-TRANSMISSION-SIG'),
     verify: (request, webhookIds) => verify(certificates, request, webhookIds),
     events: eventFields({ idPath: 'id', typePath: 'event_type', timePath: 'create_time' }),
     keepHeaders: ['paypal-transmission-id', 'paypal-transmission-time'],

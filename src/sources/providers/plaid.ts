@@ -78,6 +78,7 @@ function schemeOf({ environment = 'production', fetch }: PlaidOptions): Scheme {
     toleranceMs: minutes(5),
     checkSecret: (secret) =>
       checkSecretText(secret) ?? (isCredentials(secret) ? undefined : 'is not `client_id:secret`'),
+    checkHead: (head) => void readJws(head.headers.one(HEADER), 'ES256'),
     verify: (request, secrets) => verify(keys, request, secrets),
     events: (_request, body) => [readEvent(body)],
     ackTimeoutMs: seconds(10),

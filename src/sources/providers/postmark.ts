@@ -3,7 +3,7 @@ import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventTime } from '../events/event-time.js';
 import { eventType } from '../events/received-event.js';
-import { verifyBasicAuth } from '../signing/basic-auth.js';
+import { basicCredentials, verifyBasicAuth } from '../signing/basic-auth.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours } from '../times.js';
@@ -25,6 +25,7 @@ const scheme: Scheme = {
   signed: { id: false, type: false, time: false },
   signsBody: false,
   checkSecret: checkCredentials,
+  checkHead: (head) => void basicCredentials(head.headers.one('authorization')),
   verify: (request, secrets) => verifyBasicAuth(request.headers.one('authorization'), secrets),
   events: (_request, body) => [
     {

@@ -33,6 +33,7 @@ const scheme: Scheme = {
     ecKey(secret) === undefined
       ? 'is not the verification key of an event webhook (base64, MFkw…)'
       : undefined,
+  checkHead: (head) => void signatureHeader(head, SIGNATURE),
   verify,
   batched: true,
   events: eventFields({ eventsPath: '', idPath: 'sg_event_id', typePath: 'event', timePath: 'timestamp' }),

@@ -36,6 +36,7 @@ function schemeOf(notificationUrl: string): Scheme {
     scheme: 'HMAC-SHA256, base64, of `${notificationUrl}${body}`',
     signed: { id: true, type: true, time: false },
     checkSecret: checkSecretText,
+    checkHead: (head) => void signatureHeader(head, 'x-square-hmacsha256-signature'),
     verify: (request, secrets) => {
       const signature = signatureHeader(request, 'x-square-hmacsha256-signature');
       return { secret: verifyMac(mac, [notificationUrl, request.rawBody], [signature], secrets) };

@@ -4,7 +4,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { verifyToken } from '../signing/token.js';
+import { presentedToken, verifyToken } from '../signing/token.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours } from '../times.js';
 
@@ -25,6 +25,7 @@ const scheme: Scheme = {
   checkSecret: (secret) =>
     checkSecretText(secret) ??
     (/^[A-Za-z0-9_-]{1,256}$/.test(secret) ? undefined : 'is not 1 to 256 letters, digits, _ and -'),
+  checkHead: (head) => void presentedToken(head.headers.one('X-Telegram-Bot-Api-Secret-Token')),
   verify: (request, secrets) => verifyToken(request.headers.one('X-Telegram-Bot-Api-Secret-Token'), secrets),
   events: (_request, body) => [readEvent(body)],
   retries: { automatic: true, windowMs: hours(24), sameBytes: false },

@@ -37,6 +37,7 @@ function schemeOf(callbackUrl: string): Scheme {
     scheme: 'HMAC-SHA1, base64, of `${body}${callbackURL}`',
     signed: { id: true, type: true, time: false },
     checkSecret: checkSecretText,
+    checkHead: (head) => void signatureHeader(head, 'x-trello-webhook'),
     verify: (request, secrets) => {
       const signature = signatureHeader(request, 'x-trello-webhook');
       return { secret: verifyMac(mac, [request.rawBody, callbackUrl], [signature], secrets) };

@@ -50,6 +50,7 @@ function schemeOf(publicUrl: string, pinned: TwilioOptions['algorithm']): Scheme
       'HMAC-SHA1 (shared keys: SHA256), base64, of the URL and the sorted form fields; other bodies by `bodySHA256` of the query',
     signed: { id: false, type: true, time: false },
     checkSecret: checkSecretText,
+    checkHead: (head) => void signatureHeader(head, 'X-Twilio-Signature'),
     verify: (request, secrets) => verify(publicUrl + request.url, pinned, request, secrets),
     events: (request, body) => [twilioEvent(request, body)],
     methods: ['POST', 'GET'],

@@ -3,8 +3,12 @@ import type { WebhookRequest } from '../../core/request.js';
 import { EMPTY_OK } from '../challenge.js';
 import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
-import { single } from '../signing/signature-text.js';
+import { signatureHeader, single } from '../signing/signature-text.js';
 import { minutes } from '../times.js';
+
+const SIGNATURE = 'X-WC-Webhook-Signature';
+/** Bytes of the longest ping. */
+const MAX_PING = 32;
 
 /**
  * WooCommerce. The secret is the webhook's, after WordPress decoded it: `&amp;` in the form is `&` here.
@@ -16,7 +20,10 @@ export const wooCommerce = /* @__PURE__ */ macSource({
   algorithm: 'sha256',
   encoding: 'base64',
   key: textKey,
-  signature: single('X-WC-Webhook-Signature'),
+  signature: single(SIGNATURE),
+  checkHead: (head) => {
+    if (Number(head.headers.first('content-length') ?? 0) > MAX_PING) signatureHeader(head, SIGNATURE);
+  },
   payload: '${body}',
   idKey: [{ header: 'X-WC-Webhook-Topic' }, { hash: 'body' }],
   typeHeader: 'X-WC-Webhook-Topic',
@@ -36,7 +43,6 @@ export const wooCommerce = /* @__PURE__ */ macSource({
 
 /** The ping carries no signature, and a webhook whose ping is refused cannot be saved. It is no event. */
 function answer(request: WebhookRequest): Answer | undefined {
-  if (request.headers.first('X-WC-Webhook-Signature') !== undefined || request.rawBody.length > 32)
-    return undefined;
+  if (request.headers.first(SIGNATURE) !== undefined || request.rawBody.length > MAX_PING) return undefined;
   return /^webhook_id=\d+$/.test(request.rawBody.toString('latin1')) ? EMPTY_OK : undefined;
 }

@@ -1,5 +1,5 @@
 import { SignatureRejection } from '../../core/errors.js';
-import type { WebhookRequest } from '../../core/request.js';
+import type { RequestHead } from '../../core/request.js';
 
 /** What a signature header says, still as text. */
 export interface SignatureText {
@@ -8,7 +8,8 @@ export interface SignatureText {
   /** The timestamp, where the signature header carries it. */
   readonly timestamp?: string;
 }
-export type SignatureReader = (request: WebhookRequest) => SignatureText;
+/** Reads headers alone, so that a request can be refused before its body has come. */
+export type SignatureReader = (request: RequestHead) => SignatureText;
 
 /** Longest signature header that is read, in characters: ten signatures of 512 bits fit. */
 const MAX_HEADER = 4096;
@@ -19,7 +20,7 @@ const MAX_SIGNATURES = 10;
  * The signature header's only value.
  * @throws SignatureRejection
  */
-export function signatureHeader(request: WebhookRequest, name: string): string {
+export function signatureHeader(request: RequestHead, name: string): string {
   const value = request.headers.one(name);
   if (value === undefined || value === '')
     throw new SignatureRejection('missing-signature', `no ${name} header`);

@@ -7,10 +7,16 @@ import { equalText } from './constant-time.js';
  * @throws SignatureRejection
  */
 export function verifyToken(presented: string | undefined, secrets: readonly string[]): Verification {
-  if (presented === undefined || presented === '')
-    throw new SignatureRejection('missing-signature', 'the request presents no token');
-  const equal = secrets.map((secret) => secret !== '' && equalText(secret, presented));
+  const token = presentedToken(presented);
+  const equal = secrets.map((secret) => secret !== '' && equalText(secret, token));
   const secret = equal.indexOf(true);
   if (secret < 0) throw new SignatureRejection('wrong-signature', 'the token is none of the configured ones');
   return { secret };
+}
+
+/** @throws SignatureRejection when there is none */
+export function presentedToken(presented: string | undefined): string {
+  if (presented === undefined || presented === '')
+    throw new SignatureRejection('missing-signature', 'the request presents no token');
+  return presented;
 }

@@ -1,0 +1,127 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Answer } from '../core/answer.js';
+import { ANSWERS } from '../inbox/answers.js';
+import type { Holding } from './byte-budget.js';
+import { Chunks } from './chunks.js';
+
+/** Bytes a millisecond (about 16 kB a second) below which a body is slow: the first to be given up when others need its room. */
+const SLOW_BYTES_PER_MS = 16;
+/** Bytes of a refused body that are read so that its sender sees the answer; then the connection is closed. GitHub's largest are 25 MB. */
+const MAX_DROPPED_BYTES = 32 * 1024 * 1024;
+
+/** What came of a body: its bytes, or why they are not taken. */
+export type Arrived =
+  { readonly bytes: Buffer; readonly holding: Holding } | { readonly refused: Answer } | 'gone';
+
+/** A body on its way in. Once it is refused or answered nothing of it is kept, and the rest is read and dropped within bounds. */
+export class Arrival {
+  readonly arrived: Promise<Arrived>;
+  private resolve!: (arrived: Arrived) => void;
+  private readonly chunks = new Chunks();
+  private holding: Holding | undefined;
+  private kept = 0;
+  private dropped = 0;
+  private ticks = 0;
+  private idleTicks = 0;
+  private inThisTick = 0;
+  /** The tick at which it is over, whatever is still to come. */
+  private lastTick = Infinity;
+  private over: (() => void) | undefined;
+  isOver = false;
+
+  private constructor(
+    private readonly request: IncomingMessage,
+    private readonly response: ServerResponse,
+    private readonly maxBytes: number,
+  ) {
+    this.arrived = new Promise((resolve) => (this.resolve = resolve));
+    request.on('data', (chunk: Buffer) => this.add(chunk));
+    request.on('end', () => this.end());
+    request.on('close', () => this.finish('gone'));
+    request.on('error', () => this.finish('gone'));
+  }
+
+  /** @param open gives it its holding; called back when others need the room */
+  static kept(
+    request: IncomingMessage,
+    response: ServerResponse,
+    maxBytes: number,
+    open: (givenUp: () => void) => Holding,
+  ): Arrival {
+    const arrival = new Arrival(request, response, maxBytes);
+    const holding = open(() => arrival.refuse(ANSWERS.unavailable));
+    arrival.holding = holding;
+    response.once('close', () => holding.close());
+    return arrival;
+  }
+
+  /** One that is refused before it comes. */
+  static dropped(request: IncomingMessage, response: ServerResponse): Arrival {
+    return new Arrival(request, response, 0);
+  }
+
+  get isAnswered(): boolean {
+    return this.response.writableEnded || this.response.closed;
+  }
+
+  whenOver(over: () => void): void {
+    this.over = over;
+  }
+
+  /** @param most ticks that it may take in all; a third of them without a byte */
+  tick(most: number, tickMs: number): void {
+    this.ticks += 1;
+    this.idleTicks = this.inThisTick === 0 ? this.idleTicks + 1 : 0;
+    // It may have come in the middle of its first.
+    if (this.ticks > 1) this.holding?.markSlow(this.inThisTick < SLOW_BYTES_PER_MS * tickMs);
+    this.inThisTick = 0;
+    const isLate = this.ticks >= most || this.idleTicks >= most / 3;
+    if (!isLate) return;
+    if (this.holding !== undefined) {
+      this.refuse(ANSWERS.unavailable);
+      // Time for the answer to get there.
+      this.lastTick = this.ticks + 2;
+    } else if (this.lastTick === Infinity || this.ticks >= this.lastTick) {
+      this.request.destroy();
+    }
+  }
+
+  private add(chunk: Buffer): void {
+    this.inThisTick += chunk.length;
+    if (this.holding === undefined) this.drop(chunk);
+    else if (this.isAnswered) this.refuse(ANSWERS.unavailable);
+    else if (this.kept + chunk.length > this.maxBytes) this.refuse(ANSWERS.tooLarge);
+    else if (!this.holding.take(chunk.length)) this.refuse(ANSWERS.unavailable);
+    else {
+      this.kept += chunk.length;
+      this.chunks.add(chunk);
+    }
+  }
+
+  private drop(chunk: Buffer): void {
+    this.dropped += chunk.length;
+    if (this.dropped > MAX_DROPPED_BYTES && this.isAnswered) this.request.destroy();
+  }
+
+  private refuse(refused: Answer): void {
+    this.holding?.close();
+    this.holding = undefined;
+    this.chunks.clear();
+    this.resolve({ refused });
+  }
+
+  private end(): void {
+    const { holding } = this;
+    if (holding === undefined) return this.finish('gone');
+    holding.arrived();
+    this.finish({ bytes: this.chunks.toBuffer(), holding });
+  }
+
+  private finish(arrived: Arrived): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.holding?.markSlow(false);
+    this.resolve(arrived);
+    this.over?.();
+  }
+}

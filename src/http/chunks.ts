@@ -1,0 +1,44 @@
+const SMALLEST_BLOCK = 256;
+const LARGEST_BLOCK = 1024 * 1024;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * The bytes of a body, put together. A sender may send each byte in a chunk of its own, and a buffer for each would take two hundred
+ * times its bytes: behind the first, chunks are copied into blocks that are as large as all before them, and so at most double it.
+ */
+export class Chunks {
+  private length = 0;
+  private readonly blocks: Buffer[] = [];
+  private block = NOTHING;
+  private filled = 0;
+
+  add(chunk: Buffer): void {
+    const isFirst = this.length === 0;
+    this.length += chunk.length;
+    if (isFirst) {
+      this.blocks.push(chunk);
+      return;
+    }
+    const copied = chunk.copy(this.block, this.filled);
+    this.filled += copied;
+    if (copied < chunk.length) this.begin(chunk.subarray(copied));
+  }
+
+  clear(): void {
+    this.blocks.length = 0;
+    this.block = NOTHING;
+    this.filled = this.length = 0;
+  }
+
+  toBuffer(): Buffer {
+    if (this.blocks.length === 1) return this.blocks[0]!;
+    return Buffer.concat(this.blocks, this.length);
+  }
+
+  private begin(rest: Buffer): void {
+    const size = Math.min(Math.max(this.length - rest.length, SMALLEST_BLOCK), LARGEST_BLOCK);
+    this.block = Buffer.allocUnsafeSlow(Math.max(size, rest.length));
+    this.blocks.push(this.block);
+    this.filled = rest.copy(this.block);
+  }
+}
