@@ -12,6 +12,11 @@ export class BodyReader {
     return this.parsed.value;
   }
 
+  /** Whether it begins as JSON and is none: cut off on its way, or written wrongly. Forms and XML begin otherwise. */
+  get isBrokenJson(): boolean {
+    return this.json() === undefined && /^[\s\uFEFF]*[[{]/.test(this.bytes.toString('utf8', 0, 100));
+  }
+
   /** What is at a dotted path (`data.id`), own properties only; undefined when there is nothing. */
   at(path: string): unknown {
     return valueAt(this.json(), path);

@@ -74,7 +74,7 @@ export class ByteBudget {
       const victim = this.victimFor(source, sender, bytes);
       victim?.giveUp();
       if (victim !== undefined && victim !== holding) continue;
-      this.waitsUntil = source.waitsUntil = performance.now() + WAITS_MS;
+      this.wait(source, bytes);
       return false;
     }
     return true;
@@ -106,11 +106,22 @@ export class ByteBudget {
   private isBeyondShare(source: Share, bytes: number): boolean {
     const now = performance.now();
     const others = [...this.sources.values()].filter((one) => one !== source);
-    const waiting = others.filter(({ waitsUntil }) => waitsUntil > now);
-    if (waiting.length === 0) return false;
-    const holding = others.filter((one) => one.bytes > 0 && one.waitsUntil <= now);
-    const parts = 1 + waiting.length + holding.length;
-    return source.bytes + bytes > this.options.byteBudget / parts;
+    return others.some(({ waitsUntil }) => waitsUntil > now) && source.bytes + bytes > this.part(source, now);
+  }
+
+  /** A source that has its part already does not wait for more. */
+  private wait(source: Share, bytes: number): void {
+    const now = performance.now();
+    if (source.bytes + bytes > this.part(source, now)) return;
+    this.waitsUntil = source.waitsUntil = now + WAITS_MS;
+  }
+
+  /** An equal part of the budget for each source that holds or waits. */
+  private part(source: Share, now: number): number {
+    const others = [...this.sources.values()].filter(
+      (one) => one !== source && (one.bytes > 0 || one.waitsUntil > now),
+    );
+    return this.options.byteBudget / (1 + others.length);
   }
 }
 
@@ -136,6 +147,7 @@ export class Holding {
   shares: readonly [Share, Share];
   private bytes = 0;
   private works = 0;
+  private isArriving = true;
   private isCounted = false;
   /** Nothing more is taken: the body was answered, refused or given up. */
   private isClosed = false;
@@ -165,12 +177,13 @@ export class Holding {
 
   /** All of the body is here: it is not given up for others any more. */
   arrived(): void {
+    this.isArriving = false;
     for (const share of this.shares) share.arriving.delete(this);
     this.budget.markSlow(this, false);
   }
 
   markSlow(isSlow: boolean): void {
-    this.budget.markSlow(this, isSlow);
+    this.budget.markSlow(this, isSlow && this.isArriving);
   }
 
   giveUp(): void {

@@ -24,6 +24,11 @@ export class Chunks {
     if (copied < chunk.length) this.begin(chunk.subarray(copied));
   }
 
+  /** Bytes of memory that it takes. */
+  get capacity(): number {
+    return this.blocks.reduce((sum, block) => sum + block.length, 0);
+  }
+
   clear(): void {
     this.blocks.length = 0;
     this.block = NOTHING;

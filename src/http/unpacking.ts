@@ -32,7 +32,7 @@ const UNPACKERS: Record<Encoding, () => Inflate | Gunzip | BrotliDecompress> = {
  * How a body is packed: undefined when it is not, and the header's text where the source does not accept it. `x-gzip` is another name
  * of gzip (RFC 9110, 8.4.1.3).
  */
-export function encodingOf({ headers }: IncomingMessage): string | undefined {
+export function encodingOf({ headers }: Pick<IncomingMessage, 'headers'>): string | undefined {
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
   if (encoding === '' || encoding === 'identity') return undefined;
   return encoding === 'x-gzip' ? 'gzip' : encoding;

@@ -4,6 +4,7 @@ import { Client } from 'pg';
 import type { Verdict } from './check/verdict.js';
 import { coursesOf, type Course } from './check/plateau.js';
 import type { ChaosOptions } from './options.js';
+import { playAttack } from './attack.mode.js';
 import { barrier } from './play/barrier.js';
 import { unsettled } from './play/coroner.js';
 import { Fleet } from './play/fleet.js';
@@ -16,7 +17,7 @@ import { ENOUGH, keptMs, soak } from './play/soak.js';
 import { storm } from './play/storm.js';
 import { sleepUntil } from './support/sleep-until.js';
 
-export type Mode = 'storm' | 'barrier' | 'rolling' | 'soak';
+export type Mode = 'storm' | 'barrier' | 'rolling' | 'soak' | 'attack';
 
 const STORM_EVENTS = 500;
 const DRAIN_MS = 300_000;
@@ -47,6 +48,7 @@ export async function playMode(mode: Mode, options: ChaosOptions, ground: Ground
   const { databaseUrl, program } = ground;
   await mkdir(dir, { recursive: true });
   if (mode === 'soak') return playSoak(options, ground);
+  if (mode === 'attack') return playAttack(options, ground);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   const sink = await ChaosSink.start({ write: () => undefined }, 100);

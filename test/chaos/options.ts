@@ -9,6 +9,7 @@ const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--s
                  [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer] [--clocks]
 npm run chaos -- --stops 20 | --promotions 4 [--asynchronous]
 npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
+npm run chaos -- --attack [--seconds 20] [--record]
 npm run chaos -- --soak [--minutes 20] [--rate <events a second>] [--without retention|autovacuum] [--record]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
@@ -33,6 +34,8 @@ Instead of faults:
   --storm    billing events repeated for half an hour while their handler is slow
   --barrier  50 copies of an event released at once over three processes, round after round
   --rolling  two versions of the application restarted in turn while events flow
+  --attack   nested, slow, unfinished, oversized, compressed and flooding senders whom nobody believes beside valid deliveries, on
+             both adapters: answers, rows, log lines and level memory
   --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,
              indexes, pages read by a lease and the time of an answer must not grow. --rate: without it, what the machine gives;
              --without: the run has to fail, and to say what grows
@@ -60,7 +63,7 @@ export interface ChaosOptions {
   readonly without?: 'retention' | 'autovacuum';
 }
 
-const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'soak'];
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'soak', 'attack'];
 const EVENTS_PER_KILL = 20;
 /** Each is followed by some seconds of load. */
 const EVENTS_PER_OUTAGE = 60;
@@ -90,6 +93,7 @@ export function readOptions(args: string[]): ChaosOptions {
       seconds: { type: 'string' },
       rounds: { type: 'string' },
       soak: { type: 'boolean' },
+      attack: { type: 'boolean' },
       minutes: { type: 'string' },
       rate: { type: 'string' },
       without: { type: 'string' },
@@ -130,7 +134,7 @@ export function readOptions(args: string[]): ChaosOptions {
     record: values.record ?? false,
     pgbouncer: values.pgbouncer ?? false,
     mode: MODES.find((mode) => values[mode] === true),
-    seconds: count('--seconds', values.seconds ?? '1800'),
+    seconds: count('--seconds', values.seconds ?? (values.attack ? '20' : '1800')),
     rounds: count('--rounds', values.rounds ?? '100'),
     minutes,
     rate: values.rate === undefined ? undefined : count('--rate', values.rate),

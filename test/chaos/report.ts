@@ -43,6 +43,19 @@ export async function tell(options: ChaosOptions, report: ModeReport): Promise<v
     }
   }
   if (options.record && courses !== undefined) await recordSoak(options, report, courses);
+  if (options.record && report.mode === 'attack') await recordAttack(options, report);
+}
+
+async function recordAttack({ seed, seconds }: ChaosOptions, { figures, faults }: ModeReport): Promise<void> {
+  const rows = Object.entries(figures as Readonly<Record<string, number>>);
+  await writeFigures('docs/reliability.md', 'attack', [
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${seconds} s for each adapter: ` +
+      (faults.length === 0 ? 'passed.' : `**${faults.join('; ')}**.`),
+    '',
+    '| figure | value |',
+    '| --- | ---: |',
+    ...rows.map(([name, value]) => `| ${name} | ${value.toLocaleString('en')} |`),
+  ]);
 }
 
 const COURSE_HEAD = ['figure', 'before', 'pinned', 'middle', 'last', ''] as const;

@@ -14,6 +14,8 @@ export const ADAPTERS: readonly Adapter[] = ['express', 'fastify'];
 
 export interface ApplicationSetup {
   readonly adapter?: Adapter;
+  /** Options of Fastify's adapter. */
+  readonly fastify?: ConstructorParameters<typeof FastifyAdapter>[0];
   readonly databaseUrl: string;
   readonly poolSize?: number;
   readonly entities?: readonly Type[];
@@ -43,7 +45,8 @@ export async function createApplication(setup: ApplicationSetup): Promise<INestA
     controllers: [...(setup.controllers ?? [])],
   });
   const moduleRef = await (setup.override?.(builder) ?? builder).compile();
-  const adapter = setup.adapter === 'fastify' ? new FastifyAdapter() : new ExpressAdapter();
+  const adapter =
+    setup.adapter === 'fastify' ? new FastifyAdapter(setup.fastify as never) : new ExpressAdapter();
   const app = moduleRef.createNestApplication(adapter as never, {
     logger: process.env.LOG === '1' ? undefined : false,
   });

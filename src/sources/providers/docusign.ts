@@ -28,7 +28,7 @@ const scheme: Scheme = {
   events: (_request, body) => [
     {
       presetId: () =>
-        body.json() === undefined
+        body.json() === undefined && !body.isBrokenJson
           ? contentHash(body, 'body')
           : contentHash(body, ['event', 'generatedDateTime', 'data.envelopeId', 'data.recipientId']),
       type: eventType(body.at('event')),

@@ -61,7 +61,7 @@ function answer(request: WebhookRequest, _secrets: readonly string[], verified: 
 }
 
 function readEvent(body: BodyReader): ReceivedEvent {
-  return body.json() === undefined ? readForm(body) : readCallback(body);
+  return body.json() === undefined && !body.isBrokenJson ? readForm(body) : readCallback(body);
 }
 
 function readCallback(body: BodyReader): ReceivedEvent {

@@ -44,6 +44,8 @@ export function chaosSources(keptMs?: number): WebhooksOptions['sources'] {
     timed: stripe({ secrets: [STRIPE_SECRET], maxAttempts: MAX_ATTEMPTS }),
     // For days that pass in minutes.
     soaked: source({ retryWindow: '1s', manualResendWindow: '1s', retention: keptMs }),
+    // For senders whom nobody believes.
+    packed: source({ encodings: ['gzip'], maxBytes: 25 * 1024 * 1024 }),
     // For storms of duplicates.
     billing: stripe({ secrets: [STRIPE_SECRET] }),
   };

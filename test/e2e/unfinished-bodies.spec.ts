@@ -1,0 +1,261 @@
+import { once } from 'node:events';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import fc from 'fast-check';
+import { ByteBudget } from '../../src/http/byte-budget.js';
+import { ADAPTERS, until } from '../support/application.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { OK, Receiver, UNAUTHORIZED, UNAVAILABLE } from '../support/receiver.js';
+import { awardee, type SignedRequest } from '../support/signing.js';
+import { awardeeSource } from '../support/sources.js';
+
+const BUDGET = 1024 * 1024;
+const BODY_BYTES = BUDGET / 8;
+
+/** A connection on which a test writes a request in its own time. */
+class Sender {
+  received = '';
+  isClosed = false;
+
+  private constructor(readonly socket: Socket) {
+    socket.on('data', (chunk) => (this.received += chunk.toString()));
+    socket.on('error', () => undefined);
+    socket.on('close', () => (this.isClosed = true));
+  }
+
+  static async open(origin: string): Promise<Sender> {
+    const socket = connect(Number(new URL(origin).port), '127.0.0.1');
+    const sender = new Sender(socket);
+    await once(socket, 'connect');
+    return sender;
+  }
+
+  head(path: string, headers: Readonly<Record<string, string>>): void {
+    const lines = Object.entries({ host: 'localhost', ...headers });
+    this.socket.write(
+      `POST ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}`).join('\r\n')}\r\n\r\n`,
+    );
+  }
+
+  /** As `200 {"status":"ok"}`, once it is there. */
+  async answer(): Promise<string> {
+    await until(() => /\r\n\r\n.*\}/.test(this.received));
+    const [, status, body] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n(.*\})/.exec(this.received)!;
+    return `${status} ${body}`;
+  }
+}
+
+let deliveries = 0;
+const sized = (bytes: number) =>
+  awardee(`unfinished-${++deliveries}`, 'grant.made', Buffer.from(`"${'a'.repeat(bytes - 2)}"`));
+
+describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
+  let database: TestDatabase;
+  let receiver: Receiver;
+  const senders: Sender[] = [];
+
+  const start = (bodyTimeout: string, trustProxy = false): Promise<Receiver> =>
+    Receiver.start({
+      adapter,
+      fastify: { trustProxy },
+      database,
+      webhooks: {
+        byteBudget: BUDGET,
+        bodyTimeout,
+        sources: {
+          attacked: awardeeSource(),
+          quiet: awardeeSource(),
+          large: awardeeSource({ maxBytes: 25_000_000 }),
+        },
+      },
+      configure: (app) => {
+        if (adapter === 'express') (app as NestExpressApplication).set('trust proxy', trustProxy);
+      },
+    });
+  const open = async (to = receiver): Promise<Sender> => {
+    const sender = await Sender.open(to.origin);
+    senders.push(sender);
+    return sender;
+  };
+  /** All of a request but its last byte. */
+  const unfinished = async (path: string, request: SignedRequest, more = {}, to = receiver) => {
+    const sender = await open(to);
+    sender.head(path, { ...request.headers, ...more, 'content-length': String(request.body.length) });
+    sender.socket.write(request.body.subarray(0, -1));
+    return sender;
+  };
+  const held = (of = receiver) => of.app.get(ByteBudget).heldBytes;
+  const isFull = async (of = receiver) => until(() => held(of) > BUDGET - BODY_BYTES);
+
+  beforeAll(async () => {
+    database = await createDatabase();
+    receiver = await start('30s');
+  });
+  afterEach(async () => {
+    for (const { socket } of senders.splice(0)) socket.destroy();
+    await until(() => held() === 0);
+  });
+  afterAll(async () => {
+    await receiver?.stop();
+    await database?.drop();
+  });
+
+  it('cost another source nothing, however many there are', async () => {
+    for (let nth = 0; nth < 16; nth += 1) await unfinished('/webhooks/attacked', sized(BODY_BYTES));
+    await isFull();
+    for (let nth = 0; nth < 5; nth += 1) expect(await receiver.deliver('quiet', sized(BODY_BYTES))).toBe(OK);
+    expect(held()).toBeLessThanOrEqual(BUDGET);
+  });
+
+  it('cost the same source nothing once they are known to be slow', async () => {
+    for (let nth = 0; nth < 8; nth += 1) await unfinished('/webhooks/attacked', sized(BODY_BYTES));
+    await until(async () => (await receiver.deliver('attacked', sized(BODY_BYTES))) === OK);
+    expect(await receiver.deliver('attacked', sized(BODY_BYTES))).toBe(OK);
+  });
+
+  it('three of 25 MB, which no budget holds, cost another source nothing', async () => {
+    for (let nth = 0; nth < 3; nth += 1) {
+      const sender = await open();
+      sender.head('/webhooks/large', { ...sized(10).headers, 'content-length': '25000000' });
+      sender.socket.write(Buffer.alloc(BUDGET / 3));
+    }
+    await isFull();
+    for (let nth = 0; nth < 5; nth += 1) expect(await receiver.deliver('quiet', sized(BODY_BYTES))).toBe(OK);
+  });
+
+  it('one that is given up is answered 503, and the rest of it does not break its connection', async () => {
+    const first = sized(BODY_BYTES);
+    const sender = await unfinished('/webhooks/attacked', first);
+    for (let nth = 0; nth < 7; nth += 1) await unfinished('/webhooks/attacked', sized(BODY_BYTES));
+    await isFull();
+    expect(await receiver.deliver('quiet', sized(BODY_BYTES))).toBe(OK);
+    expect(await sender.answer()).toBe(UNAVAILABLE);
+    sender.received = '';
+    sender.socket.write(first.body.subarray(-1));
+    sender.head('/webhooks/attacked', { ...first.headers, 'content-length': String(first.body.length) });
+    sender.socket.write(first.body);
+    expect(await sender.answer()).toBe(OK);
+  });
+
+  it('without a signature they are answered 401 at once, and nothing of them is kept', async () => {
+    const sender = await open();
+    sender.head('/webhooks/attacked', { 'content-length': '100000' });
+    expect(await sender.answer()).toBe(UNAUTHORIZED);
+    sender.socket.write(Buffer.alloc(50_000));
+    await new Promise((resolve) => sender.socket.write(Buffer.alloc(49_999), resolve));
+    expect(held()).toBe(0);
+    expect(receiver.rejections()).toContain('attacked missing-signature');
+    // The rest is read, so that the sender sees the answer and may use the connection again.
+    sender.received = '';
+    const valid = sized(100);
+    sender.socket.write('x');
+    sender.head('/webhooks/attacked', { ...valid.headers, 'content-length': '100' });
+    sender.socket.write(valid.body);
+    expect(await sender.answer()).toBe(OK);
+  });
+
+  it('a sender that writes all of 25 MB before it reads sees the 401 too', async () => {
+    const { status, text } = await receiver.send({ path: '/webhooks/large', body: Buffer.alloc(25_000_000) });
+    expect(`${status} ${text}`).toBe(UNAUTHORIZED);
+  });
+
+  describe('with a deadline', () => {
+    let hasty: Receiver;
+    beforeAll(async () => {
+      hasty = await start('1s');
+    });
+    afterAll(() => hasty?.stop());
+
+    it.each([
+      ['without a byte', 1_000_000],
+      ['byte by byte', 20],
+    ])('%s: answered 503, and then the connection is closed', async (_, everyMs) => {
+      const sender = await open(hasty);
+      sender.head('/webhooks/attacked', { ...sized(10).headers, 'content-length': '100000' });
+      const drip = setInterval(() => sender.socket.write('a'), everyMs);
+      try {
+        expect(await sender.answer()).toBe(UNAVAILABLE);
+        await until(() => sender.isClosed);
+      } finally {
+        clearInterval(drip);
+      }
+      expect(held(hasty)).toBe(0);
+    });
+
+    it('without a signature too: answered at once, and closed when its time is over', async () => {
+      const sender = await open(hasty);
+      sender.head('/webhooks/attacked', { 'content-length': '100000' });
+      expect(await sender.answer()).toBe(UNAUTHORIZED);
+      await until(() => sender.isClosed);
+    });
+  });
+
+  describe('from an address', () => {
+    const from = (address: string) => ({ 'x-forwarded-for': address });
+    const attack = async (to: Receiver) => {
+      for (let nth = 0; nth < 8; nth += 1)
+        await unfinished('/webhooks/attacked', sized(BODY_BYTES), from('192.0.2.66'), to);
+      await isFull(to);
+      const valid = sized(BODY_BYTES);
+      return to.deliver('attacked', { ...valid, headers: { ...valid.headers, ...from('192.0.2.7') } });
+    };
+
+    it('cost another address nothing, where the application trusts the proxy that names them', async () => {
+      const trusting = await start('30s', true);
+      try {
+        expect(await attack(trusting)).toBe(OK);
+      } finally {
+        for (const { socket } of senders.splice(0)) socket.destroy();
+        await trusting.stop();
+      }
+    });
+
+    it('a header that nobody trusts makes no other address', async () => {
+      expect(await attack(receiver)).toBe(UNAVAILABLE);
+    });
+  });
+
+  it('whatever happens to them in which order, no byte stays counted', async () => {
+    const responses = new Map<string, { request: IncomingMessage; response: ServerResponse }>();
+    const server = receiver.app.getHttpServer() as Server;
+    const hear = (request: IncomingMessage, response: ServerResponse) =>
+      responses.set(String(request.headers['x-number']), { request, response });
+    server.prependListener('request', hear);
+    const step = fc.constantFrom('data', 'data', 'rest', 'abort', 'answer', 'error', 'pause');
+    let number = 0;
+    const run = async (steps: readonly string[]) => {
+      const request = sized(40_000);
+      const name = String(++number);
+      const sender = await open();
+      sender.head('/webhooks/attacked', { ...request.headers, 'x-number': name, 'content-length': '40000' });
+      await until(() => responses.has(name) || sender.isClosed);
+      let sent = 0;
+      const send = (bytes: number) => {
+        if (sent < 40_000 && !sender.isClosed) sender.socket.write(request.body.subarray(sent, sent + bytes));
+        sent += bytes;
+      };
+      for (const one of steps) {
+        if (one === 'data') send(9_000);
+        else if (one === 'rest') send(40_000);
+        else if (one === 'abort') sender.socket.destroy();
+        else if (one === 'answer') responses.get(name)!.response.end();
+        else if (one === 'error') responses.get(name)!.request.destroy(new Error('of the socket'));
+        else await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      sender.socket.destroy();
+    };
+    try {
+      await fc.assert(
+        fc.asyncProperty(fc.array(fc.array(step, { maxLength: 8 }), { maxLength: 4 }), async (runs) => {
+          await Promise.all(runs.map((steps) => run(steps)));
+          await until(() => held() === 0);
+        }),
+        { numRuns: 40 },
+      );
+    } finally {
+      server.removeListener('request', hear);
+    }
+    expect(await receiver.deliver('attacked', sized(BODY_BYTES))).toBe(OK);
+  });
+});

@@ -1,0 +1,223 @@
+import type { IncomingMessage } from 'node:http';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { resolveOptions } from '../../src/core/resolve-options.js';
+import { ByteBudget, type Holding } from '../../src/http/byte-budget.js';
+import { Chunks } from '../../src/http/chunks.js';
+import { encodingOf, unpack } from '../../src/http/unpacking.js';
+import { awardeeSource } from '../support/sources.js';
+import { networkOf } from '../../src/http/sender.address.js';
+
+const BUDGET = 1_000;
+
+const budgetOf = () => new ByteBudget(resolveOptions({ sources: {}, byteBudget: BUDGET }));
+
+describe('the byte budget', () => {
+  let budget: ByteBudget;
+  let gone: string[];
+  const open = (source: string, address = 'a', name = `${source} ${address}`) =>
+    budget.open(source, address, () => gone.push(name));
+  const held = (source: string, bytes: number, address?: string, name?: string): Holding => {
+    const holding = open(source, address, name);
+    expect(holding.take(bytes)).toBe(true);
+    return holding;
+  };
+
+  beforeEach(() => {
+    budget = budgetOf();
+    gone = [];
+  });
+
+  it('one source and one address may use all of it', () => {
+    for (let nth = 0; nth < 10; nth += 1) held('storm', 100);
+    expect(budget.heldBytes).toBe(BUDGET);
+    expect(open('storm').take(1)).toBe(false);
+    expect(gone).toEqual([]);
+  });
+
+  it('the oldest body of the source that holds the most makes room for another source', () => {
+    held('attacked', 500, 'a', 'first');
+    held('attacked', 400, 'a', 'second');
+    held('other', 100, 'a', 'bystander');
+    expect(open('quiet').take(50)).toBe(true);
+    expect(gone).toEqual(['first']);
+    expect(budget.heldBytes).toBe(550);
+  });
+
+  it('of the same source, the oldest body of the address that holds the most', () => {
+    for (const nth of [1, 2, 3]) held('source', 300, 'attacker', `attacker ${nth}`);
+    held('source', 100, 'bystander');
+    expect(open('source', 'sender').take(50)).toBe(true);
+    expect(gone).toEqual(['attacker 1']);
+  });
+
+  it('a slow body is the first, whoever asks', () => {
+    held('source', 600, 'a', 'fast');
+    held('source', 400, 'a', 'slow').markSlow(true);
+    expect(open('source', 'a').take(50)).toBe(true);
+    expect(gone).toEqual(['slow']);
+  });
+
+  it('one that is slow and answered already is not given up again', () => {
+    const answered = held('source', 600);
+    answered.close();
+    answered.markSlow(true);
+    held('source', 900);
+    expect(open('source').take(200)).toBe(false);
+    expect(gone).toEqual([]);
+  });
+
+  it('a body that is complete is never given up', () => {
+    held('attacked', 1_000).arrived();
+    expect(open('quiet').take(1)).toBe(false);
+    expect(gone).toEqual([]);
+  });
+
+  it('while a source waits, the others do not grow beyond their part', () => {
+    const first = held('busy', 600);
+    const second = held('busy', 400);
+    for (const holding of [first, second]) holding.arrived();
+    expect(open('quiet').take(10)).toBe(false);
+    second.close();
+    expect(open('busy').take(100)).toBe(false);
+    expect(open('quiet').take(400)).toBe(true);
+  });
+
+  it('a source with more than its part does not wait for more', () => {
+    expect(open('greedy').take(BUDGET + 1)).toBe(false);
+    expect(open('other').take(900)).toBe(true);
+  });
+
+  it('holds the bytes for as long as work with them goes on', async () => {
+    const holding = held('source', 100);
+    let end = () => {};
+    const work = holding.during(new Promise<void>((resolve) => (end = resolve)));
+    holding.close();
+    expect(budget.heldBytes).toBe(100);
+    end();
+    await work;
+    expect(budget.heldBytes).toBe(0);
+    // The host may run the route of a request whose sender has gone.
+    const late = holding.during(new Promise<void>((resolve) => (end = resolve)));
+    expect(budget.heldBytes).toBe(100);
+    end();
+    await late;
+    expect(budget.heldBytes).toBe(0);
+  });
+
+  it('is empty when all bodies are over, and takes no more than there is room for, whatever happened to them in which order', async () => {
+    const step = fc.record({
+      body: fc.nat(5),
+      what: fc.constantFrom('take', 'take', 'take', 'arrive', 'close', 'slow', 'work', 'end work'),
+      bytes: fc.integer({ min: 1, max: 700 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const tried = budgetOf();
+        const ends: (() => void)[] = [];
+        const bodies = Array.from({ length: 6 }, (_, nth) =>
+          tried.open(`source ${nth % 2}`, `address ${nth % 3}`, () => {}),
+        );
+        for (const { body, what, bytes } of steps) {
+          const holding = bodies[body]!;
+          if (what === 'take' && holding.take(bytes)) expect(tried.heldBytes).toBeLessThanOrEqual(BUDGET);
+          if (what === 'arrive') holding.arrived();
+          else if (what === 'close') holding.close();
+          else if (what === 'slow') holding.markSlow(true);
+          else if (what === 'end work') ends.shift()?.();
+          else if (what === 'work') void holding.during(new Promise<void>((resolve) => ends.push(resolve)));
+        }
+        for (const holding of bodies) holding.close();
+        for (const end of ends) end();
+        await new Promise(setImmediate);
+        expect(tried.heldBytes).toBe(0);
+      }),
+    );
+  });
+});
+
+describe('the bytes of a body, put together', () => {
+  it('are those that came, however they came', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ minLength: 1, maxLength: 700 }), { maxLength: 50 }), (parts) => {
+        const chunks = new Chunks();
+        for (const part of parts) chunks.add(Buffer.from(part));
+        return chunks.toBuffer().equals(Buffer.concat(parts));
+      }),
+    );
+  });
+
+  it('take at most twice their number, where each comes alone', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 500, max: 20_000 }), (bytes) => {
+        const chunks = new Chunks();
+        for (let nth = 0; nth < bytes; nth += 1) chunks.add(Buffer.from([nth]));
+        expect(chunks.capacity).toBeLessThanOrEqual(2 * bytes);
+      }),
+      { numRuns: 10 },
+    );
+  });
+});
+
+it.each([
+  ['192.0.2.7', '192.0.2.7'],
+  ['::ffff:192.0.2.7', '::ffff:192.0.2.7'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
+  ['2001:db8:1:2::9', '2001:db8:1:2'],
+  ['2001:db8::9', '2001:db8:0:0'],
+  ['::1', '0:0:0:0'],
+  ['fe80::1%eth0', 'fe80:0:0:0'],
+  ['unknown', 'unknown'],
+])('the address %s counts as %s', (address, network) => expect(networkOf(address)).toBe(network));
+
+describe('a packed body', () => {
+  const source = resolveOptions({
+    sources: { packed: awardeeSource({ maxBytes: 10_000_000, encodings: ['gzip', 'deflate', 'br'] }) },
+  }).sources.get('packed')!;
+  const ways = [
+    ['gzip', gzipSync],
+    ['deflate', deflateSync],
+    ['br', brotliCompressSync],
+  ] as const;
+  const unpacked = async (encoding: (typeof ways)[number][0], bytes: Buffer) => {
+    const budget = new ByteBudget(resolveOptions({ sources: {} }));
+    const holding = budget.open('packed', 'a', () => {});
+    const body = await unpack(encoding, bytes, source, holding);
+    holding.close();
+    expect(budget.heldBytes).toBe(0);
+    return Buffer.isBuffer(body) ? body.toString() : body.status;
+  };
+  const text = 'an event, '.repeat(1_000);
+
+  it.each(ways)(
+    '%s: is taken as it was packed, and refused when anything is missing or follows',
+    async (encoding, pack) => {
+      const packed = pack(Buffer.from(text));
+      expect(await unpacked(encoding, packed)).toBe(text);
+      expect(await unpacked(encoding, packed.subarray(0, -2))).toBe(415);
+      expect(await unpacked(encoding, Buffer.alloc(0))).toBe(415);
+      for (const more of [Buffer.from('{"amount":1}'), Buffer.alloc(7)])
+        expect(await unpacked(encoding, Buffer.concat([packed, more]))).toBe(415);
+    },
+  );
+
+  it.each(ways)(
+    '%s: becomes at most a hundred times its bytes, once there is more than a megabyte',
+    async (encoding, pack) => {
+      expect(await unpacked(encoding, pack(Buffer.alloc(1024 * 1024)))).toHaveLength(1024 * 1024);
+      expect(await unpacked(encoding, pack(Buffer.alloc(5_000_000)))).toBe(413);
+    },
+  );
+
+  it('x-gzip is gzip', () => {
+    const of = (encoding: string) =>
+      encodingOf({ headers: { 'content-encoding': encoding } } as Pick<IncomingMessage, 'headers'>);
+    expect([of('x-gzip'), of(' GZIP '), of('identity'), of(''), of('zstd')]).toEqual([
+      'gzip',
+      'gzip',
+      undefined,
+      undefined,
+      'zstd',
+    ]);
+  });
+});
