@@ -8,6 +8,8 @@ import { attack, EXPECTED, type AttackReport } from './play/attack.js';
 import { Fleet } from './play/fleet.js';
 import { ChaosSink } from './play/sink.js';
 
+const ENOUGH_VALID = 20;
+
 /** What an attack may leave behind: level memory after it, and while it goes on twice the byte budget and what its sockets take. */
 const LEVEL_HEAP_BYTES = 24 * 1024 * 1024;
 const MOST_RSS_BYTES = 320 * 1024 * 1024;
@@ -98,6 +100,7 @@ function answerFaults({ answers, valid, validAnswers }: AttackReport): string[] 
   const missing = Object.keys(EXPECTED).filter((kind) => total(answers[kind] ?? {}) === 0);
   return [
     ...strange,
+    ...(valid < ENOUGH_VALID ? [`the run shows nothing: ${valid} valid deliveries`] : []),
     ...missing.map((kind) => `the run shows nothing: no answer to ${kind} senders`),
     ...(validAnswers['200'] === valid
       ? []

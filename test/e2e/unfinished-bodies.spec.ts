@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import type { NestExpressApplication } from '@nestjs/platform-express';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { ByteBudget } from '../../src/http/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -67,6 +67,8 @@ export const EXPECTED: Readonly<Record<string, readonly string[]>> = {
 /** Has senders whom nobody believes send for so long, beside valid deliveries to another source. */
 export async function attack(origin: string, ms: number, name: string): Promise<AttackReport> {
   const over = new AbortController();
+  // One for each connection that is left open.
+  setMaxListeners(0, over.signal);
   const end = setTimeout(() => over.abort(), ms);
   const answers: Record<string, Record<string, number>> = {};
   const senders = KINDS.flatMap((kind) => {
