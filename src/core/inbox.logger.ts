@@ -1,4 +1,13 @@
-import { Logger } from '@nestjs/common';
+import { Logger, type LogLevel } from '@nestjs/common';
+
+/**
+ * Whether a line of this level may reach somebody: a line that nobody gets is not made. Nest 11 answers `isLevelEnabled` with false
+ * at every level, 'fatal' too, unless levels were set; `logger: false` leaves no instance, there and in Nest 12.
+ */
+export function isHeard(level: LogLevel): boolean {
+  if (Logger.isLevelEnabled(level)) return true;
+  return !Logger.isLevelEnabled('fatal') && Logger['staticInstanceRef'] !== undefined;
+}
 
 let told = false;
 

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
-import { Logger } from '@nestjs/common';
+import type { Logger } from '@nestjs/common';
+import { isHeard } from './inbox.logger.js';
 import { logLine, MAX_VALUE, type Facts } from './log.js';
 
 /** This package's own files: the folder above, of sources or of what was built from them. */
@@ -27,7 +28,7 @@ export function placeOfError(error: unknown, own = OWN, isThere: IsThere = exist
 
 /** Tells the whole stack, where somebody wants to know. */
 export function tellStack(logger: Logger, error: unknown, facts: Facts): void {
-  if (!Logger.isLevelEnabled('debug')) return;
+  if (!isHeard('debug')) return;
   const stack = stackOf(error);
   if (stack !== '') logger.debug(`${logLine('the stack of it', facts)}\n${stack}`);
 }

@@ -28,7 +28,8 @@ export function destination(text: string | URL, allowHttp: boolean, mayConnect: 
   const url = new URL(text);
   if (url.protocol !== 'https:' && !(allowHttp && url.protocol === 'http:')) {
     throw new DestinationRefused(
-      `expected https${allowHttp ? ' or http' : ''}, received '${headOf(url.protocol, 20)}'; http must be allowed by { allow: { http: true } }`,
+      `expected https${allowHttp ? ' or http' : ''}, received '${headOf(url.protocol, 20)}'; allow http by { allow: { http: true } }, ` +
+        `and for a loopback or private address by { allow: { http: true, privateAddresses: ['127.0.0.1'] } }`,
     );
   }
   if (url.username !== '' || url.password !== '')

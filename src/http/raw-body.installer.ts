@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
@@ -37,6 +37,8 @@ interface ExpressLike {
 }
 /** What this needs of Fastify. */
 interface FastifyLike {
+  readonly supportedMethods: readonly string[];
+  addHttpMethod(method: string, options: { hasBody: boolean }): unknown;
   addHook(
     name: 'preParsing' | 'preValidation',
     hook: (request: FastifyRequestLike, reply: FastifyReplyLike, payload: unknown) => unknown,
@@ -179,6 +181,7 @@ export class RawBodyInstaller {
    * no content type check stands in the way; the headers are put back before anything of the application sees them.
    */
   private installOnFastify(fastify: FastifyLike): void {
+    acceptMethods(fastify);
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
@@ -233,6 +236,12 @@ function showNoBody(request: IncomingMessage): void {
   request.on('newListener', (event, listener: () => void) => {
     if (event === 'end' && request.readableEnded) setImmediate(listener);
   });
+}
+
+/** Nest 11 routes `@All()` for the methods that Fastify knows: PROPFIND, for one, would be answered 404 and not 405. */
+function acceptMethods(fastify: FastifyLike): void {
+  for (const method of METHODS.filter((name) => name !== 'CONNECT'))
+    if (!fastify.supportedMethods.includes(method)) fastify.addHttpMethod(method, { hasBody: true });
 }
 
 /** Makes the request one without a body to whoever looks at its headers from here on. */

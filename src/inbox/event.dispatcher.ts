@@ -1,6 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import { during } from '../core/request.js';
@@ -320,7 +320,7 @@ export class EventDispatcher {
   /** @param rows of the claim; undefined for a duplicate, whose id and rows are in no table */
   private log({ source, tenant, eventId, type, id }: IncomingEvent, rows: number | undefined): void {
     // A line that nobody gets is not made: at thousands of events a second it shows.
-    if (!Logger.isLevelEnabled('log')) return;
+    if (!isHeard('log')) return;
     const facts = { source, tenant, event: eventId, type };
     this.logger.log(
       rows === undefined ? logLine('duplicate', facts) : logLine('claimed', { ...facts, id, rows }),

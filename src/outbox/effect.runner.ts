@@ -1,6 +1,6 @@
-import { Injectable, Logger } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { parseJson } from '../core/body.js';
 import { isKnownNotDone } from '../core/classify.js';
@@ -132,7 +132,7 @@ export class EffectRunner {
       // With its result kept, the call is not in doubt.
       return await this.failures.settle(row, error, policy(effect, !kept && tracksDoubt(effect)));
     }
-    if (Logger.isLevelEnabled('log')) this.logger.log(logLine('effect done', rowFacts(row)));
+    if (isHeard('log')) this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
   }
 

@@ -1,6 +1,6 @@
-import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
 import { WebhookInboxError } from '../core/errors.js';
@@ -194,7 +194,7 @@ export class HandlerRunner {
   private ended(row: LeasedRow, { outcome, woken }: RunInTransaction): RunOutcome {
     this.wakeUp.wake(woken);
     if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
-    if (Logger.isLevelEnabled('log'))
+    if (isHeard('log'))
       this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));
     return outcome;
   }

@@ -21,6 +21,17 @@ export interface PgResult {
   readonly rows: Record<string, unknown>[];
 }
 
+/** An EntityManager's DataSource, by the name that TypeORM 1 gives it, or TypeORM 0.3. */
+interface ManagerOfEither {
+  readonly dataSource?: DataSource;
+  readonly connection?: DataSource;
+}
+
+export function dataSourceOf(manager: EntityManager): DataSource {
+  const { dataSource, connection }: ManagerOfEither = manager;
+  return (dataSource ?? connection)!;
+}
+
 export async function pgClient(runner: QueryRunner): Promise<PgClient> {
   return (await runner.connect()) as PgClient;
 }
@@ -125,7 +136,9 @@ export function broadcast(
   runner: QueryRunner,
   event: Parameters<QueryRunner['broadcaster']['broadcast']>[0],
 ): Promise<void> | undefined {
-  return runner.manager.dataSource.subscribers.length === 0 ? undefined : runner.broadcaster.broadcast(event);
+  return dataSourceOf(runner.manager).subscribers.length === 0
+    ? undefined
+    : runner.broadcaster.broadcast(event);
 }
 
 /**
@@ -138,7 +151,7 @@ export async function inTransaction<T>(
   work: (manager: EntityManager) => Promise<T>,
   endAfterMs = 10 * lockTimeoutMs,
 ): Promise<T> {
-  const runner = manager.dataSource.createQueryRunner();
+  const runner = dataSourceOf(manager).createQueryRunner();
   let end: NodeJS.Timeout | undefined;
   try {
     await runner.connect();

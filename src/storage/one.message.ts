@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { DataSource, EntityManager } from 'typeorm';
 import { isLostStatement } from '../core/classify.js';
-import { pgClient, type PgClient, type PgResult } from './connection.js';
+import { dataSourceOf, pgClient, type PgClient, type PgResult } from './connection.js';
 import { OneMessage, type Answers, type Prepared, type Statement } from './message.query.js';
 
 /** What statements are sent through: a manager, or what `eachInTransaction` gives. */
@@ -56,7 +56,7 @@ export async function plannedOnce<T>(
 const ONE_PLAN = { sql: `SELECT set_config('plan_cache_mode', 'force_generic_plan', true)` };
 
 async function lastOf<T>(manager: EntityManager, statements: readonly Statement[]): Promise<T[]> {
-  const { dataSource } = manager;
+  const dataSource = dataSourceOf(manager);
   const runner = manager.queryRunner ?? dataSource.createQueryRunner();
   try {
     const client = await pgClient(runner);

@@ -8,6 +8,7 @@ import {
   beginning,
   begun,
   broadcast,
+  dataSourceOf,
   destroyConnection,
   pgClient,
   type PgClient,
@@ -194,7 +195,7 @@ export class UserTransaction {
   }
 
   private async commit(): Promise<void> {
-    if (this.runner.manager.dataSource.subscribers.length > 0)
+    if (dataSourceOf(this.runner.manager).subscribers.length > 0)
       await this.asOurs(async () => broadcast(this.runner, 'BeforeTransactionCommit'));
     let answers: PgResult[];
     await this.lazy.opening;
@@ -222,7 +223,7 @@ export class UserTransaction {
     const { statements = [] } = this.last ?? {};
     const begin = this.lazy.isOpen ? [] : this.lazy.statements;
     const message = [...begin, ...statements, { sql: 'COMMIT' }];
-    const { dataSource } = this.runner.manager;
+    const dataSource = dataSourceOf(this.runner.manager);
     this.commitSent = true;
     const answers = await inOneMessage(this.client, dataSource, message, this.passThrough);
     return answers.slice(begin.length);

@@ -1,0 +1,39 @@
+import { ConfigurationError } from './core/errors.js';
+
+/** One of the builds of this package, ES modules or CommonJS, as its entries give it. */
+export interface Copy {
+  readonly version: string;
+  /** Its folder. */
+  readonly place: string;
+  /** Gives an entry's own exports by the path of its file in the folder. */
+  readonly load: (file: string) => object;
+}
+
+const LOADED = Symbol.for('nestjs-webhook-inbox');
+
+/** As long as no copy is loaded, there is none. */
+interface Shared {
+  [LOADED]?: Copy;
+}
+
+/**
+ * The exports of the copy that this process loaded first. An application may `require` this package while one of its modules `import`s
+ * it, or a workspace may hold it twice. Each copy has injection tokens, metadata keys, error classes and async contexts of its own:
+ * handlers declared through the one would be unknown to the other, and their events be skipped. So all entries give the first copy's.
+ * @param own the exports of this copy, for when it is the first
+ * @throws ConfigurationError where the first copy has another version
+ */
+export function oneCopy<T extends object>(file: string, own: T, copy: Copy): T {
+  const shared: typeof globalThis & Shared = globalThis;
+  const first = (shared[LOADED] ??= copy);
+  if (first.version !== copy.version) throw twoVersions(first, copy);
+  return first.place === copy.place ? own : (first.load(file) as T);
+}
+
+function twoVersions(first: Copy, second: Copy): ConfigurationError {
+  return new ConfigurationError(
+    `two versions of nestjs-webhook-inbox are loaded in one process: ${first.version} from ${first.place} and ` +
+      `${second.version} from ${second.place}. Handlers declared through one are unknown to the other. ` +
+      `Install one version: npm ls nestjs-webhook-inbox shows which package asks for which`,
+  );
+}
