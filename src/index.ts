@@ -108,6 +108,39 @@ export type {
   WorkOptions,
 } from './core/options.js';
 export type { DeadReason, EventState, OutboxState, ParkedReason } from './core/states.js';
-export type { StandardSchema } from './core/standard-schema.js';
+export type { StandardResult, StandardSchema } from './core/standard-schema.js';
+
+// Types that the results and parameters above are made of, so that an application's own declarations can name them.
+export type { BodyReader } from './core/body.js';
+export type {
+  EventIdentity,
+  Provider,
+  ProviderNotes,
+  ProviderRetries,
+  Verification,
+} from './core/provider.js';
+export type { RequestHeaders, WebhookRequest } from './core/request.js';
+export type { Source } from './core/resolve-source.js';
+export type { Encoding, Secrets, SourceDefinition, SourcePolicies, TenantSecrets } from './core/source.js';
+export type { BatchDecorator } from './handlers/on-webhook.decorator.js';
+export type { Verified } from './inbox/delivery.verifier.js';
+export type { RejectionSample } from './inbox/rejections.js';
+export type { SecondLookReport } from './operator/second.look.js';
+export type { HandlerCode } from './outbox/handler.runner.js';
+export type { WokenNames } from './outbox/wake-up.js';
+export type { ToldAlert } from './storage/alert.store.js';
+export type { AuditRow } from './storage/audit.store.js';
+export type { DeadGroup, DeadRow } from './storage/dead.store.js';
+export type { ListedRejection } from './storage/rejection.store.js';
+export type { Backlog, HeldLease, Instance, SeenInstance } from './storage/relay.store.js';
+export type {
+  Conflict,
+  EffectRow,
+  EventDetail,
+  EventPage,
+  EventRow,
+  ListedEvent,
+  WorkRow,
+} from './storage/search.store.js';
 
 export * from './sources/index.js';

@@ -8,7 +8,7 @@ export interface StandardSchema<TOutput = unknown> {
     validate(value: unknown): StandardResult<TOutput> | Promise<StandardResult<TOutput>>;
   };
 }
-type StandardResult<TOutput> =
+export type StandardResult<TOutput> =
   { readonly value: TOutput; readonly issues?: undefined } | { readonly issues: readonly StandardIssue[] };
 interface StandardIssue {
   readonly message: string;

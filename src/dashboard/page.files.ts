@@ -35,8 +35,8 @@ export class PageFiles {
 }
 
 function read() {
-  // From dist/src/dashboard the build lies in dist/dashboard; from the sources it lies in their dist.
-  const folder = ['../../dashboard/', '../../dist/dashboard/']
+  // From dist/src/dashboard and dist/cjs/src/dashboard the build lies in dist/dashboard; from the sources it lies in their dist.
+  const folder = ['../../dashboard/', '../../../dashboard/', '../../dist/dashboard/']
     .map((path) => new URL(path, import.meta.url))
     .find((url) => existsSync(new URL('assets/', url)));
   if (folder === undefined) return undefined;

@@ -1,11 +1,13 @@
 import { execFile as execFileCallback, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { forgottenTypes } from '../support/forgotten-types.js';
 import { send } from '../support/http.js';
 import { awardee, AWARDEE_SECRET } from '../support/signing.js';
 
@@ -15,10 +17,15 @@ const bin = (path: string) => join(ROOT, 'node_modules', path);
 
 interface Manifest {
   readonly name: string;
-  readonly exports: Record<string, string>;
+  readonly exports: Record<string, string | Record<'import' | 'require', { types: string; default: string }>>;
   readonly scripts: Record<string, string>;
   readonly dependencies: Record<string, string>;
   readonly peerDependencies: Record<string, string>;
+}
+
+interface Packed {
+  readonly filename: string;
+  readonly size: number;
 }
 
 /** What a consumer writes: an ordinary Nest application with a DataSource file for the TypeORM CLI. */
@@ -88,10 +95,44 @@ const CONSUMER = {
     console.log('listening ' + await app.getUrl());`,
 };
 
+/** A CommonJS application with a module that is ESM, and the other way round; and a copy of another version beside. */
+const TWO_WAYS = {
+  'feature.mjs': `
+    import { PermanentError, OnWebhook } from 'nestjs-webhook-inbox';
+    import { deliver } from 'nestjs-webhook-inbox/testing';
+    export class Feature { paid() {} }
+    const { prototype } = Feature;
+    OnWebhook('stripe', 'invoice.paid', { name: 'paid' })(prototype, 'paid', Object.getOwnPropertyDescriptor(prototype, 'paid'));
+    export const thrown = new PermanentError('no');
+    export { deliver };`,
+  'two-ways.cjs': `
+    const inbox = require('nestjs-webhook-inbox');
+    const one = require('./node_modules/nestjs-webhook-inbox/dist/cjs/src/one.copy.js');
+    const { ON_WEBHOOK } = require('./node_modules/nestjs-webhook-inbox/dist/cjs/src/handlers/on-webhook.decorator.js');
+    let other;
+    try { one.oneCopy('x', {}, { version: '9.9.9', place: '/elsewhere', load: require }); } catch (error) { other = error.code; }
+    import('./feature.mjs').then(({ Feature, thrown, deliver }) => console.log(JSON.stringify({
+      metadata: Reflect.getMetadata(ON_WEBHOOK, Feature.prototype.paid).map(({ options }) => options.name),
+      error: thrown instanceof inbox.PermanentError,
+      testing: deliver === require('nestjs-webhook-inbox/testing').deliver ? typeof deliver : 'another',
+      other,
+    })));`,
+  'reversed.mjs': `
+    import { createRequire } from 'node:module';
+    import { WebhooksModule } from 'nestjs-webhook-inbox';
+    import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
+    const require = createRequire(import.meta.url);
+    console.log(JSON.stringify({
+      module: require('nestjs-webhook-inbox').WebhooksModule === WebhooksModule,
+      migrations: require('nestjs-webhook-inbox/migrations').webhookInboxMigrations === webhookInboxMigrations,
+    }));`,
+};
+
 describe('the package as it is published', () => {
   let folder: string;
   let installed: string;
   let manifest: Manifest;
+  let packed: Packed;
   let database: TestDatabase;
 
   beforeAll(async () => {
@@ -102,7 +143,7 @@ describe('the package as it is published', () => {
 
     const source = join(folder, 'source');
     await mkdir(source);
-    for (const file of ['package.json', 'README.md', 'LICENSE', 'docs'])
+    for (const file of ['package.json', 'README.md', 'CHANGELOG.md', 'LICENSE', 'docs'])
       await cp(file, join(source, file), { recursive: true });
     await execFile(process.execPath, [
       bin('typescript/bin/tsc'),
@@ -111,6 +152,11 @@ describe('the package as it is published', () => {
       '--outDir',
       join(source, 'dist'),
     ]);
+    await symlink(join(ROOT, 'node_modules'), join(source, 'node_modules'));
+    const register = ['--import', '@swc-node/register/esm-register'];
+    await execFile(process.execPath, [...register, 'scripts/build-entries.ts', join(source, 'dist')], {
+      env: { ...process.env, NODE_OPTIONS: '' },
+    });
     const page = ['build', 'dashboard', '--outDir', join(source, 'dist/dashboard'), '--logLevel', 'error'];
     await execFile(process.execPath, [bin('vite/bin/vite.js'), ...page]);
     const { stdout } = await execFile(
@@ -118,7 +164,8 @@ describe('the package as it is published', () => {
       ['pack', '--ignore-scripts', '--json', '--pack-destination', folder],
       { cwd: source },
     );
-    const [{ filename }] = JSON.parse(stdout) as [{ filename: string }];
+    [packed] = JSON.parse(stdout) as [Packed];
+    const { filename } = packed;
     await mkdir(installed, { recursive: true });
     await execFile('tar', ['-xzf', join(folder, filename), '-C', installed, '--strip-components=1']);
 
@@ -137,9 +184,11 @@ describe('the package as it is published', () => {
   });
 
   it('holds what its exports name, and neither tests nor examples', async () => {
-    for (const target of Object.values(manifest.exports)) {
-      await expect(readFile(join(installed, target))).resolves.toBeDefined();
-    }
+    const targets = Object.values(manifest.exports).flatMap((target) =>
+      typeof target === 'string' ? [target] : Object.values(target).flatMap((one) => Object.values(one)),
+    );
+    expect(targets.length).toBeGreaterThan(20);
+    for (const target of targets) await expect(readFile(join(installed, target))).resolves.toBeDefined();
     await expect(readFile(join(installed, 'dist/dashboard/index.html'), 'utf8')).resolves.toContain(
       '<script',
     );
@@ -148,13 +197,49 @@ describe('the package as it is published', () => {
     expect(files.filter((file) => /\.spec\.|^(dist\/)?(test|examples|bench)\//.test(file))).toEqual([]);
   });
 
-  it('holds what its README links to, and is built before it is packed', async () => {
-    const readme = await readFile(join(installed, 'README.md'), 'utf8');
-    const links = [...readme.matchAll(/\]\(([^)#\s]+)/g)].map(([, link]) => link!);
-    const local = links.filter((link) => !/^[a-z]+:/.test(link));
-    expect(local.length).toBeGreaterThan(3);
-    for (const link of local) await expect(readFile(join(installed, link))).resolves.toBeDefined();
+  it('holds what its documents link to, and is built before it is packed', async () => {
+    const docs = (await readdir(join(installed, 'docs'))).map((name) => `docs/${name}`);
+    const broken: string[] = [];
+    for (const name of ['README.md', 'CHANGELOG.md', ...docs]) {
+      const links = [...(await readFile(join(installed, name), 'utf8')).matchAll(/\]\(([^)#\s]+)/g)];
+      const local = links.map(([, link]) => link!).filter((link) => !/^[a-z]+:/.test(link));
+      const missing = local.filter((link) => !existsSync(join(installed, dirname(name), link)));
+      broken.push(...missing.map((link) => `${name}: ${link}`));
+    }
+    expect(docs.length).toBeGreaterThan(5);
+    expect(broken).toEqual([]);
     expect(manifest.scripts.prepack).toBe('npm run build');
+  });
+
+  it('is less than 500 kB to download', () => {
+    expect(packed.size).toBeLessThan(500_000);
+  });
+
+  it('has nothing to find fault with for publint, nor for "are the types wrong", in any entry', async () => {
+    const tarball = join(folder, packed.filename);
+    await execFile(process.execPath, [bin('publint/src/cli.js'), installed, '--strict', '--pack', 'false']);
+    await execFile(process.execPath, [bin('@arethetypeswrong/cli/dist/index.js'), tarball]);
+  }, 120_000);
+
+  it('exports every type that its exports are made of', () => {
+    const entries = Object.keys(manifest.exports)
+      .filter((name) => name !== './package.json')
+      .map((name) => (name === '.' ? 'index.d.ts' : `${name.slice(2)}.d.ts`));
+    expect(forgottenTypes(join(installed, 'dist/cjs'), entries)).toEqual([]);
+  });
+
+  it('is one copy in a process whose application requires it and whose module imports it', async () => {
+    const app = join(folder, 'app');
+    for (const [file, text] of Object.entries(TWO_WAYS)) await writeFile(join(app, file), text);
+    const { stdout } = await execFile(process.execPath, ['two-ways.cjs'], { cwd: app });
+    expect(JSON.parse(stdout)).toEqual({
+      metadata: ['paid'],
+      error: true,
+      testing: 'function',
+      other: 'CONFIGURATION',
+    });
+    const { stdout: reversed } = await execFile(process.execPath, ['reversed.mjs'], { cwd: app });
+    expect(JSON.parse(reversed)).toEqual({ module: true, migrations: true });
   });
 
   it('is all that an application needs: types, migrations by the TypeORM CLI, a receiver, a clean end', async () => {

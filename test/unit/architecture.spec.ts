@@ -15,6 +15,7 @@ const LAYERS = [
     'webhooks.module.ts',
     'lifecycle.module.ts',
     'single.import.ts',
+    'one.copy.ts',
   ],
 ];
 

@@ -54,6 +54,12 @@ function optionNames(schema: unknown, at = ''): string[] {
   ]);
 }
 
+/** The module that an entry of package.json gives. */
+function sourceOf(name: string): string {
+  if (name === '.') return './src/index.ts';
+  return name === './migrations' ? './migrations/index.ts' : `./src/${name.slice(2)}/index.ts`;
+}
+
 /** What the compiler says of blocks, by the file that each stands for. */
 function faultsIn(names: ReadonlyMap<string, { readonly name: string; readonly code: string }>): string[] {
   const { config } = ts.readConfigFile('tsconfig.json', read) as {
@@ -63,15 +69,14 @@ function faultsIn(names: ReadonlyMap<string, { readonly name: string; readonly c
     {
       ...config.compilerOptions,
       declaration: false,
+      // An application may have it, and what it copies from here must compile there.
+      exactOptionalPropertyTypes: true,
       noUnusedLocals: false,
       noUnusedParameters: false,
       paths: Object.fromEntries(
-        Object.entries(manifest.exports)
-          .filter(([, target]) => target.endsWith('.js'))
-          .map(([name, target]) => [
-            `nestjs-webhook-inbox${name.slice(1)}`,
-            [`./${target.replace('./dist/', '').replace('.js', '.ts')}`],
-          ]),
+        Object.keys(manifest.exports)
+          .filter((name) => name !== './package.json')
+          .map((name) => [`nestjs-webhook-inbox${name.slice(1)}`, [sourceOf(name)]]),
       ),
     },
     resolve('.'),
