@@ -177,7 +177,7 @@ describe('the package as it is published', () => {
       await symlink(bin(name), link);
     }
     for (const [file, text] of Object.entries(CONSUMER)) await writeFile(join(folder, 'app', file), text);
-  }, 300_000);
+  }, 600_000);
   afterAll(async () => {
     await database?.drop();
     await rm(folder, { recursive: true, force: true });
@@ -211,8 +211,8 @@ describe('the package as it is published', () => {
     expect(manifest.scripts.prepack).toBe('npm run build');
   });
 
-  it('is less than 500 kB to download', () => {
-    expect(packed.size).toBeLessThan(500_000);
+  it('is less than 600 kB to download', () => {
+    expect(packed.size).toBeLessThan(600_000);
   });
 
   it('has nothing to find fault with for publint, nor for "are the types wrong", in any entry', async () => {
