@@ -7,7 +7,6 @@ import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { forgottenTypes } from '../support/forgotten-types.js';
 import { send } from '../support/http.js';
 import { awardee, AWARDEE_SECRET } from '../support/signing.js';
 
@@ -220,13 +219,6 @@ describe('the package as it is published', () => {
     await execFile(process.execPath, [bin('publint/src/cli.js'), installed, '--strict', '--pack', 'false']);
     await execFile(process.execPath, [bin('@arethetypeswrong/cli/dist/index.js'), tarball]);
   }, 120_000);
-
-  it('exports every type that its exports are made of', () => {
-    const entries = Object.keys(manifest.exports)
-      .filter((name) => name !== './package.json')
-      .map((name) => (name === '.' ? 'index.d.ts' : `${name.slice(2)}.d.ts`));
-    expect(forgottenTypes(join(installed, 'dist/cjs'), entries)).toEqual([]);
-  });
 
   it('is one copy in a process whose application requires it and whose module imports it', async () => {
     const app = join(folder, 'app');
