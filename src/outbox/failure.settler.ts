@@ -81,7 +81,7 @@ export class FailureSettler {
     within?: Within,
   ): Promise<FailureOutcome> {
     if (this.aborted.has(row)) return 'lost';
-    if (error instanceof NewEffectsRefused) return this.refuse(row, error);
+    if (error instanceof NewEffectsRefused) return this.refuse(row, error, within);
     const to = decide(row, error, policy);
     const text = errorText(error);
     const detail = errorDetail(error);
@@ -107,19 +107,24 @@ export class FailureSettler {
   }
 
   /** Has a person decide about a run that was done once and would now do more. */
-  private async refuse(row: LeasedRow, error: NewEffectsRefused): Promise<FailureOutcome> {
+  private async refuse(row: LeasedRow, error: NewEffectsRefused, within?: Within): Promise<FailureOutcome> {
     const { effects } = error;
     const text = errorText(error);
-    const recorded = await this.statements.send(
-      async (manager) =>
-        (await this.store.refuseRerun(manager, row, effects, text)) ||
-        (await this.store.isRefusedRerun(manager, row)),
-    );
+    const refuse = (manager: EntityManager) => this.store.refuseRerun(manager, row, effects, text);
+    const recorded = await (within === undefined
+      ? this.statements.send(
+          async (manager) => (await refuse(manager)) || (await this.store.isRefusedRerun(manager, row)),
+        )
+      : refuse(within.manager));
     this.logger.warn(logLine(`run refused: ${text}`, rowFacts(row)));
     if (!recorded) return 'lost';
-    const names = [...new Set(effects.map(({ name }) => name))];
-    const { outboxId, name, event } = told(row);
-    this.alerts.raise({ kind: 'new-effects-refused', outboxId, name, event: event!, effects: names });
+    const tell = () => {
+      const names = [...new Set(effects.map(({ name }) => name))];
+      const { outboxId, name, event } = told(row);
+      this.alerts.raise({ kind: 'new-effects-refused', outboxId, name, event: event!, effects: names });
+    };
+    if (within === undefined) tell();
+    else within.afterCommit.push(tell);
     return 'refused';
   }
 

@@ -40,6 +40,11 @@ class Handlers {
     return today(event, context);
   }
 
+  @OnWebhook('inline', '*', { name: 'handle', inline: true })
+  inline(event: WebhookEvent, context: HandlerContext) {
+    return today(event, context);
+  }
+
   @OnWebhook('batch', '*', { name: 'handle', batch: 5 })
   async batch(events: BatchEvent[], { manager }: BatchContext) {
     for (const event of events) await today(event, { manager, enqueue: event.enqueue });
@@ -69,6 +74,7 @@ const sources = {
   batch: awardeeSource(),
   ordered: awardeeSource(),
   provider: awardeeSource({ retries: 'provider' }),
+  inline: awardeeSource({ retries: 'provider' }),
 };
 let database: TestDatabase;
 let inbox: TestInbox;
@@ -137,13 +143,18 @@ describe('a handler that was done and runs again', () => {
     },
   );
 
-  it('is undone in a delivery that takes the replay over, and the delivery is answered', async () => {
-    await handledThen('provider');
-    today = withReceipt;
-    await replays().run(selection('provider', '1'), why);
-    expect(await inbox.deliver('1', 'grant.made', {}, 'provider')).toMatchObject({ status: 200 });
-    expect([await applied(), sent, (await handler('provider')).state]).toEqual([[1], ['mail'], 'done']);
-  });
+  it.each(['provider', 'inline'])(
+    'is undone in a delivery that takes the replay over, and the delivery is answered (source %s)',
+    async (source) => {
+      await handledThen(source);
+      today = withReceipt;
+      await replays().run(selection(source, '1'), why);
+      expect(await inbox.deliver('1', 'grant.made', {}, source)).toMatchObject({ status: 200 });
+      expect([await applied(), sent]).toEqual([[1], ['mail']]);
+      expect(await handler(source)).toMatchObject({ state: 'done', leased_by: null });
+      expect(inbox.alerts).toMatchObject([{ kind: 'new-effects-refused', effects: ['receipt'] }]);
+    },
+  );
 
   it('of a batch is undone alone: the others of it are handled', async () => {
     for (const id of ['1', '2', '3']) await handledThen('batch', id);
