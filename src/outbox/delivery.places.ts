@@ -11,13 +11,13 @@ export class NoPlace extends WebhookInboxError {
   constructor(name: string) {
     super(
       'TIMED_OUT',
-      `no place was free for ${name} within the ackTimeout; raise relay.handlers and the pool, or make its handlers quicker`,
+      `no place was free for ${name} within half of the ackTimeout; raise relay.handlers and the pool, or make its handlers quicker`,
     );
   }
 }
 
-/** Of its ackTimeout: how long a run waits for a place. One that began later would hardly come to its end, and cost an attempt. */
-const WAIT_SHARE = 0.9;
+/** Of its ackTimeout: how long a run waits for a place. One that began later would be cut short, and each time cost an attempt. */
+const WAIT_SHARE = 0.5;
 
 /**
  * Runs what deliveries run themselves (`inline`, `retries: 'provider'`, `@UseWebhook`) in the same places as the relay's rows. Each

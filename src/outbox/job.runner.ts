@@ -74,6 +74,7 @@ export class JobRunner {
     const place: Occupant = {
       rows: [{ kind: 'handler', name, alone: false, event: { source } }],
       begun: true,
+      ofDelivery: true,
     };
     const begins = () => {
       if (this.isExclusive || !this.plan.hasPlaceFor(work, this.occupants)) return false;

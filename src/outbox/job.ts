@@ -12,6 +12,8 @@ export interface Occupant {
   readonly rows: readonly OccupantRow[];
   /** False while it waits for a place: it was leased ahead. */
   readonly begun: boolean;
+  /** A delivery waits for its end. @default false */
+  readonly ofDelivery?: boolean;
 }
 
 /** A place that is kept for a row until its claim is committed. */

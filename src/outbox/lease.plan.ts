@@ -119,9 +119,9 @@ export class LeasePlan {
     return [
       // First: the other groups would leave it no place.
       look([...all, ...turned], (jobs) => this.laneGroup(sharing, all, turned, [...jobs]), { alone: true }),
-      look(single, (jobs) => this.handlerRoom(single, usageOf(sharing, jobs), ahead)),
+      look(single, (jobs) => this.handlerRoom(single, this.usage(sharing, jobs), ahead)),
       ...batched.map((one) =>
-        look([one], (jobs) => this.batchGroup(one, usageOf(sharing, jobs)), { batched: true }),
+        look([one], (jobs) => this.batchGroup(one, this.usage(sharing, jobs)), { batched: true }),
       ),
       look([...this.registry.routes()], () => this.routeGroup()),
       look(turned, (jobs) => this.effectGroup(turned, [...jobs])),
@@ -150,22 +150,25 @@ export class LeasePlan {
   hasPlace(row: LeasedRow, jobs: Iterable<Occupant>): boolean {
     const handler = row.kind === 'handler' ? this.registry.handler(row.name)! : undefined;
     if (handler === undefined || handler.batch !== undefined) return true;
-    const usage = usageOf(this.registry.shares(), jobs);
+    const usage = this.usage(this.registry.shares(), jobs);
     if (row.alone || this.ahead(handler) === 0) return usage.begun.count < this.maxHandlers();
     return hasRoom(this.roomOf([row.name, handler], usage));
   }
 
   /** Whether what a delivery is to run may begin now, beside what others have a right to. */
-  hasPlaceFor({ name, source }: Pick<Handler, 'name' | 'source'>, jobs: Iterable<Occupant>): boolean {
-    const { begun } = usageOf(this.registry.shares(), jobs);
+  hasPlaceFor({ name, source }: Pick<Handler, 'name' | 'source'>, jobs: readonly Occupant[]): boolean {
     const max = this.maxHandlers();
+    const deliveries = jobs.filter(({ ofDelivery }) => ofDelivery);
+    // The last place is the relay's: a delivery that waits takes a free one before any row could be leased for it.
+    if (this.options.relay !== false && deliveries.length >= Math.max(1, max - 1)) return false;
+    const { begun } = usageOf(this.registry.shares(), max === 1 ? deliveries : jobs);
     const free = max - begun.count;
     return begun.names.room(name, free, half(max)) > 0 && begun.sources.room(source, free, half(max)) > 0;
   }
 
   /** Whether a row that is about to be claimed may have a place here, beside those that others have a right to. */
   hasRoom(handler: Handler, jobs: readonly Occupant[]): boolean {
-    const { leased, begun } = usageOf(this.registry.shares(), jobs);
+    const { leased, begun } = this.usage(this.registry.shares(), jobs);
     const free = this.maxHandlers() - leased.count;
     if (free <= 0 || begun.count < leased.count) return false;
     const reserve = this.reserve(handler);
@@ -186,7 +189,7 @@ export class LeasePlan {
     // While rows wait for places, none is ever free: the lane's gets the next.
     const begun = jobs.filter((job) => job.begun);
     const next = begun.length < jobs.length ? begun.slice(1) : begun;
-    const { names } = this.handlerRoom(handlers, usageOf(sharing, next));
+    const { names } = this.handlerRoom(handlers, this.usage(sharing, next));
     return { names: [...names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
   }
 
@@ -260,6 +263,11 @@ export class LeasePlan {
   private roomOfSource(source: string, running: number): number {
     const max = this.options.sources.get(source)?.concurrency ?? Number.MAX_SAFE_INTEGER;
     return Math.min(max - running, MAX_INT4);
+  }
+
+  /** Of the relay. A single place is not shared with deliveries: it has one, and they have one. */
+  private usage(sharing: Sharing, jobs: Iterable<Occupant>): Usage {
+    return usageOf(sharing, this.maxHandlers() === 1 ? [...jobs].filter((one) => !one.ofDelivery) : jobs);
   }
 
   private maxHandlers(): number {

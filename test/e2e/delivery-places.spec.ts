@@ -1,7 +1,10 @@
 import { Controller, Injectable, Post } from '@nestjs/common';
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { DataSource } from 'typeorm';
 import { OnWebhook, UseWebhook, type WebhooksOptions } from '../../src/index.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
+import { DeliveryPlaces, NoPlace } from '../../src/outbox/delivery.places.js';
 import { until } from '../support/application.js';
 import { Latch } from '../support/latch.js';
 import { FAILED, OK, Receiver } from '../support/receiver.js';
@@ -154,3 +157,73 @@ describe.each([
     }
   }, 60_000);
 });
+
+it('a run that would have less than half of its ackTimeout left does not begin', async () => {
+  const receiver = await Receiver.start({
+    poolSize: 4,
+    providers: [Handlers],
+    webhooks: { sources: sources() },
+  });
+  const places = receiver.app.get(DeliveryPlaces);
+  const work = { name: 'provider', source: 'provider' };
+  latch = new Latch();
+  const fills = places.run(work, 10_000, () => latch.wait());
+  const second = places.run(work, 1_000, async () => 'begun').catch((error: unknown) => error);
+  setTimeout(() => latch.open(), 600);
+  const end = await second;
+  await fills;
+  await receiver.stop();
+  expect(end).toBeInstanceOf(NoPlace);
+});
+
+it.each([4, 6])(
+  'deliveries that queue for the places of a pool of %d leave the relay one',
+  async (poolSize) => {
+    const busy = Array.from({ length: 4 }, (_, n) => `busy-${n}`);
+    let handled = 0;
+    @Injectable()
+    class Own {
+      @OnWebhook('other', '*')
+      other() {
+        handled += 1;
+      }
+    }
+    const queueing = busy.map((source) => {
+      @Injectable()
+      class Busy {
+        @OnWebhook(source, '*')
+        busy() {
+          return pause(20);
+        }
+      }
+      return Busy;
+    });
+    const receiver = await Receiver.start({
+      relayRuns: true,
+      poolSize,
+      providers: [Own, ...queueing],
+      webhooks: {
+        sources: {
+          ...Object.fromEntries(busy.map((name) => [name, awardeeSource({ name, retries: 'provider' })])),
+          other: awardeeSource(),
+        },
+      },
+    });
+    let ends = false;
+    const sender = async (source: string, answered = new Set<string>()) => {
+      while (!ends) answered.add(await receiver.deliver(source, request(randomUUID())));
+      return answered;
+    };
+    const answers = busy.flatMap((source) => Array.from({ length: 3 }, () => sender(source)));
+    try {
+      expect(await receiver.deliver('other', request('one'))).toBe(OK);
+      await until(() => handled > 0);
+    } finally {
+      ends = true;
+      const all = await Promise.all(answers);
+      await receiver.stop();
+      for (const answer of all) expect([...answer]).toEqual([OK]);
+    }
+  },
+  30_000,
+);
