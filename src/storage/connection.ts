@@ -28,8 +28,8 @@ interface ManagerOfEither {
 }
 
 export function dataSourceOf(manager: EntityManager): DataSource {
-  const { dataSource, connection }: ManagerOfEither = manager;
-  return (dataSource ?? connection)!;
+  const either: ManagerOfEither = manager;
+  return (either.dataSource ?? either.connection)!;
 }
 
 export async function pgClient(runner: QueryRunner): Promise<PgClient> {

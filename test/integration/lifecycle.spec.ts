@@ -424,7 +424,7 @@ describe('shutdown', () => {
     const registry = inbox.app.get(SchedulerRegistry);
     await until(() => registry.getTimeouts().includes('webhook-inbox:relay'));
     expect(registry.getTimeouts()).toContain('webhook-inbox:reconcile-again');
-    const again = registry.getTimeout('webhook-inbox:reconcile-again') as NodeJS.Timeout;
+    const again: NodeJS.Timeout = registry.getTimeout('webhook-inbox:reconcile-again');
     expect(again.hasRef()).toBe(false);
     expect([...registry.getCronJobs().keys()]).toContain('webhook-inbox:retention');
     await inbox.stop();
