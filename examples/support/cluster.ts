@@ -83,7 +83,7 @@ export class Cluster {
     return this.server;
   }
 
-  /** Ends the server; one that has ended already, as Ctrl-C reaches it too, is not waited for. */
+  /** Ends the server. One that has ended already is not waited for. */
   async stop(signal: NodeJS.Signals): Promise<void> {
     if (!this.isUp) return;
     const ended = once(this.server!, 'exit');
@@ -107,7 +107,13 @@ export class Cluster {
 
   private spawn(program: string, args: readonly string[], log: 'pipe' | number): ChildProcess {
     const path = join(this.programs, 'bin', program);
-    return spawn(path, args, { ...this.user, cwd: this.folder, stdio: ['ignore', 'ignore', log] });
+    // A terminal sends Ctrl-C to the whole process group. The server has its own: this process ends it, after its clients.
+    return spawn(path, args, {
+      ...this.user,
+      cwd: this.folder,
+      stdio: ['ignore', 'ignore', log],
+      detached: true,
+    });
   }
 
   /** At the end of the process nothing can be awaited; the server needs a moment to let go of its files. */

@@ -44,7 +44,8 @@ function inClone(
   environment: Record<string, string>,
 ): ChildProcess {
   const env = { ...process.env, DATABASE_URL: '', PORT: '', ...environment };
-  return spawn(command, args, { cwd: clone, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  // A process group of its own, as a terminal gives it.
+  return spawn(command, args, { cwd: clone, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
 }
 
 asRoot('(run by root only) a clone below a folder that only root may enter', () => {
@@ -74,7 +75,7 @@ asRoot('(run by root only) a clone below a folder that only root may enter', () 
     const said: string[] = [];
     for await (const line of createInterface({ input: child.stdout! })) {
       said.push(line);
-      if (line.startsWith('The receiver serves http://127.0.0.1:')) child.kill('SIGINT');
+      if (line.startsWith('The receiver serves http://127.0.0.1:')) process.kill(-child.pid!, 'SIGINT');
     }
     expect(said).toContainEqual(expect.stringMatching(/^The receiver serves /));
     expect({ errors: await errors, ended: await ended }).toEqual({ errors: '', ended: [0, null] });
