@@ -4,9 +4,8 @@ const OURS = /^"?webhook_(?:inline|checked)"?$/i;
 /** White space and comments. Comments in slashes are nested, so that they are counted rather than matched. */
 const BLANK = /(?:\s+|--[^\n\r]*)+/y;
 const WORD = /[a-z_]+/iy;
-/** What a semicolon may stand in without ending a statement: names, texts, bodies of functions. */
-const OPAQUE =
-  /"[^"]*"|\b[eE]'(?:[^'\\]|\\[^]|'')*'|'[^']*(?:''[^']*)*'|(?<![\w$])\$(?<tag>(?:[A-Za-z_]\w*)?)\$[^]*?\$\k<tag>\$|--[^\n\r]*/y;
+/** Other than texts, what a semicolon may stand in without ending a statement: names, bodies of functions, comments. */
+const OPAQUE = /"[^"]*"|(?<![\w$])\$(?<tag>(?:[A-Za-z_]\w*)?)\$[^]*?\$\k<tag>\$|--[^\n\r]*/y;
 /** Savepoints' names are looked for in so much of a statement. */
 const MAX_HEAD = 300;
 
@@ -43,7 +42,6 @@ function isControl(word: string, query: string, at: number): boolean {
     case 'END':
     case 'ABORT':
     case 'DISCARD':
-    case 'RESET':
       return true;
     case 'ROLLBACK': {
       const [, ...rest] = words().filter((one) => !/^(?:work|transaction|savepoint)$/i.test(one));
@@ -56,6 +54,8 @@ function isControl(word: string, query: string, at: number): boolean {
       return words()[1]?.toUpperCase() === 'TRANSACTION';
     case 'SET':
       return words()[1]?.toUpperCase() === 'SESSION';
+    case 'RESET':
+      return /^(?:all|session)\b/i.test(words()[1] ?? '');
     default:
       return false;
   }
@@ -107,10 +107,22 @@ function afterStatement(query: string, from: number): number {
       next.lastIndex = afterComment(query, at);
       continue;
     }
-    // The letter of E'…' belongs to the text behind it.
-    OPAQUE.lastIndex = found[0] === "'" && /\b[eE]$/.test(query.slice(Math.max(0, at - 2), at)) ? at - 1 : at;
+    if (found[0] === "'") {
+      next.lastIndex = afterText(query, at);
+      continue;
+    }
+    OPAQUE.lastIndex = at;
     const opaque = OPAQUE.exec(query);
     if (opaque !== null) next.lastIndex = OPAQUE.lastIndex;
   }
+  return query.length;
+}
+
+/** Mark by mark: one expression for all of it would use up the stack for a text of megabytes. In E'…' a backslash takes the next character. */
+function afterText(query: string, from: number): number {
+  const marks = /\b[eE]$/.test(query.slice(Math.max(0, from - 2), from)) ? /\\[^]|''|'/g : /''|'/g;
+  marks.lastIndex = from + 1;
+  for (let mark = marks.exec(query); mark !== null; mark = marks.exec(query))
+    if (mark[0] === "'") return marks.lastIndex;
   return query.length;
 }

@@ -19,7 +19,8 @@ describe('statements that are not a handler’s to send', () => {
     "PREPARE TRANSACTION 'x'",
     'DISCARD ALL',
     'RESET ALL',
-    'RESET search_path',
+    'reset all;',
+    'RESET SESSION AUTHORIZATION',
     'SET SESSION statement_timeout = 0',
     'SET SESSION AUTHORIZATION other',
     'SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY',
@@ -69,6 +70,12 @@ describe('statements that are not a handler’s to send', () => {
     'SET TRANSACTION READ ONLY',
     'SET CONSTRAINTS ALL IMMEDIATE',
     'SET search_path = tenant',
+    'RESET ROLE',
+    'RESET search_path',
+    "COMMENT ON TABLE t IS 'END; COMMIT'",
+    'SELECT CASE WHEN true THEN 1\nEND; SELECT 1',
+    "CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS 'BEGIN; END; COMMIT'",
+    "SELECT E'it''s \\\\', 'a\\'; SELECT '; COMMIT'",
     'WITH a AS (SELECT 1) SELECT * FROM a',
     'CREATE FUNCTION f() RETURNS void BEGIN ATOMIC SELECT 1; SELECT 2; END',
     'DO $$ BEGIN PERFORM 1; END $$',
@@ -79,5 +86,13 @@ describe('statements that are not a handler’s to send', () => {
   it('reads no more than the first word of a query with values, or with one statement', () => {
     expect(controlIn('SELECT $1; COMMIT', true)).toBeUndefined();
     expect(controlIn('COMMIT', true)).toBeDefined();
+  });
+
+  it.each(['x', "''", '\\\\'])('reads a text of megabytes, of %j, to its end', (part) => {
+    const text = part.repeat(10_000_000);
+    for (const quoted of [`'${text}'`, `E'${text}'`]) {
+      expect(controlIn(`SELECT ';', ${quoted}; SELECT ';'`, false)).toBeUndefined();
+      expect(controlIn(`SELECT ';', ${quoted}; COMMIT`, false)).toBe('COMMIT');
+    }
   });
 });
