@@ -84,7 +84,7 @@ function objectOf(schema: unknown): z.ZodObject | undefined {
 }
 
 /** Options whose value must not stand in an error, wherever that is shown. */
-const SECRET = /secret|passw|token|key|credential|dsn|url|connection/i;
+const SECRET = /(secret|passw(or)?d|token|key|credential|dsn|url|connection(string)?)s?(\W\d+\W?)?$/i;
 
 function received(value: unknown, at: string): string {
   if (value === null || ['undefined', 'number', 'boolean'].includes(typeof value)) return String(value);
