@@ -127,7 +127,8 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       this.toldFormer = true;
       await this.reads.run((bounded) => this.former.tell(bounded));
     }
-    const isOurs = await this.onOne((manager) => this.leases.take(manager, JOB, this.relay.owner, JOB_MS));
+    const { manager } = this.dataSource;
+    const isOurs = await this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
     if (!isOurs) return this.deadLetters.recheck();
     await this.measure();
     // Rows that died where the process did not live to count them, or that a person has cleared.

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { onConnection } from './connection.js';
+import { dataSourceOf, onConnection } from './connection.js';
 
 /** When a statement's connection is given up: a half-open one never answers. */
 const END_MS = 10_000;
@@ -14,13 +14,13 @@ export class LeaseStore {
   /** Takes the job for `ms` milliseconds, or prolongs it. False while another owner has it. */
   async take(manager: EntityManager, name: string, owner: string, ms: number): Promise<boolean> {
     const take = (one: EntityManager) => one.query<unknown[]>(TAKE, [name, owner, ms]);
-    return (await onConnection(manager.dataSource, take, END_MS)).length === 1;
+    return (await onConnection(dataSourceOf(manager), take, END_MS)).length === 1;
   }
 
   async giveBack(manager: EntityManager, name: string, owner: string): Promise<void> {
     const drop = (one: EntityManager) =>
       one.query(`DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
-    await onConnection(manager.dataSource, drop, END_MS);
+    await onConnection(dataSourceOf(manager), drop, END_MS);
   }
 }
 

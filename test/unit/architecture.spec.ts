@@ -102,6 +102,12 @@ describe('the architecture', () => {
     ).toEqual([]);
   });
 
+  it('the DataSource of a manager, which TypeORM 0.3 names otherwise, is had from dataSourceOf', () => {
+    const reads =
+      /\bmanager!?\.(?:dataSource|connection)\b|\{[^}]*\b(?:dataSource|connection)\b[^}]*\} = (?:this\.|runner\.)*manager\b/i;
+    expect(files.filter((file) => reads.test(text.get(file)!))).toEqual([]);
+  });
+
   it('docs/architecture.md names each room', () => {
     const docs = readFileSync('docs/architecture.md', 'utf8');
     const named = (file: string) => docs.includes(`\`${file.endsWith('.ts') ? file : `${file}/`}\``);
