@@ -43,6 +43,7 @@ interface FastifyLike {
     name: 'preParsing' | 'preValidation',
     hook: (request: FastifyRequestLike, reply: FastifyReplyLike, payload: unknown) => unknown,
   ): unknown;
+  hasContentTypeParser(type: string): boolean;
   addContentTypeParser(
     type: string,
     parser: (request: unknown, payload: unknown, done: (error: null) => void) => void,
@@ -209,7 +210,9 @@ export class RawBodyInstaller {
       delete raw.headers['content-type'];
       Object.assign(raw.headers, headers);
     });
-    fastify.addContentTypeParser(NO_BODY, (_request, _payload, done) => done(null));
+    // A module that is imported twice comes here twice, before it is told so.
+    if (!fastify.hasContentTypeParser(NO_BODY))
+      fastify.addContentTypeParser(NO_BODY, (_request, _payload, done) => done(null));
   }
 
   /** Fastify has no route for methods that it does not know, where Express has one for all. */

@@ -186,7 +186,8 @@ describe('wake-up across instances', () => {
     const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => receive(receiver, `e${i}`)));
     expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
     await until(async () => (await database.query(`SELECT 1 FROM received_event`)).length === 20);
-    expect(warnings.filter((text) => text.includes('too many notifications'))).toHaveLength(1);
+    // PostgreSQL's own error has SQLSTATE 54000 and is told in its words; a function's may hold values.
+    expect(warnings.filter((text) => text.includes('raised by a function or a trigger'))).toHaveLength(1);
   });
 
   it('case 24: a socket that is dead without a sign is found out within 15 s; a poll follows the new connection', async () => {
