@@ -97,7 +97,7 @@ export interface RetentionOptions {
   readonly schedule?: string;
   /** How long settled effects that belong to no event are kept, by the time they were settled. @default '30d' */
   readonly effects?: Duration;
-  /** How long claims are kept of sources that no running instance has configured any more. @default '30d' */
+  /** Claims of a source that no running instance has configured any more go when nothing has come from it for so long. @default '30d' */
   readonly formerSources?: Duration;
   /** How long the audit, people's words on dead rows and the uses of secrets are kept. @default '365d' */
   readonly audit?: Duration;

@@ -28,9 +28,14 @@ export class FormerSources {
     return (this.options.retention === false ? retentionAges() : this.options.retention).formerSourcesMs;
   }
 
-  async list(manager: EntityManager): Promise<string[]> {
+  async list(manager: EntityManager, quietMs?: number): Promise<string[]> {
     const known = new Set([...this.options.sources.keys(), ...(await this.relays.sources(manager))]);
-    return (await this.retention.storedSources(manager)).filter((source) => !known.has(source));
+    return (await this.retention.storedSources(manager, quietMs)).filter((source) => !known.has(source));
+  }
+
+  /** Those whose old claims may go. The application of a source that has brought something since may only be stopped for a while. */
+  async abandoned(manager: EntityManager): Promise<string[]> {
+    return this.list(manager, this.ageMs);
   }
 
   /** Names them in the log. */
@@ -40,7 +45,7 @@ export class FormerSources {
     const until =
       this.options.retention === false
         ? 'retention is off, so that their claims stay'
-        : `their claims are deleted after ${Math.round(this.ageMs / DAY_MS)} days (retention.formerSources)`;
+        : `their claims are deleted when nothing has come for ${Math.round(this.ageMs / DAY_MS)} days (retention.formerSources)`;
     this.logger.warn(
       logLine(`sources are stored and not configured: ${until}`, { sources: sources.join(', ') }),
     );

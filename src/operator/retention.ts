@@ -90,7 +90,7 @@ export class Retention {
         if (source.bodiesMs < source.retentionMs) report.bodies += await this.batches(this.bodies(source));
         if (source.effectsMs < source.retentionMs) report.effects += await this.batches(this.effects(source));
       }
-      const former = await this.former.list(this.dataSource.manager);
+      const former = await this.former.abandoned(this.dataSource.manager);
       for (const name of former)
         report.claims += await this.batches(this.claims({ name, retentionMs: this.former.ageMs }));
       const { effectsMs, auditMs } =

@@ -163,7 +163,10 @@ export const STORED_SOURCES = `
     SELECT n.source FROM stored s CROSS JOIN LATERAL (
       SELECT source FROM webhook_claim WHERE source > s.source ORDER BY source LIMIT 1) n
   )
-  SELECT source FROM stored ORDER BY source`;
+  SELECT source FROM stored s
+   WHERE $1::float8 IS NULL OR NOT EXISTS (
+           SELECT FROM webhook_claim c WHERE c.source = s.source AND c.received_at >= now() - $1 * interval '1 ms')
+   ORDER BY source`;
 
 /** The oldest of the audit. Its ids are in the order of time. */
 export const DELETE_AUDIT = `

@@ -114,9 +114,12 @@ export class RetentionStore {
     return { count, looked, last: place === null ? undefined : { ...place, key: key_sha256 } };
   }
 
-  /** The sources that have claims. */
-  async storedSources(manager: EntityManager): Promise<string[]> {
-    const rows: { source: string }[] = await manager.query(STORED_SOURCES);
+  /**
+   * The sources that have claims.
+   * @param quietMs only those that have brought nothing for so long. @default all
+   */
+  async storedSources(manager: EntityManager, quietMs?: number): Promise<string[]> {
+    const rows: { source: string }[] = await manager.query(STORED_SOURCES, [quietMs]);
     return rows.map(({ source }) => source);
   }
 

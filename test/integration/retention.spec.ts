@@ -301,7 +301,7 @@ describe('retention', () => {
 
   describe('of a source that is configured no more', () => {
     const past = async () => {
-      await makePast(database, { source: 'gone', events: 100, days: [0, 60] });
+      await makePast(database, { source: 'gone', events: 50, days: [31, 60] });
       await makePast(database, { source: 'stuck', events: 2, days: [50, 60], state: 'pending' });
       await database.query(`INSERT INTO webhook_watermark (handler, source, tenant, key_sha256, at)
         SELECT 'gone/h', 'gone', '', sha256(d::text::bytea), now() - interval '1 day' * d FROM unnest(ARRAY[50, 70]) d`);
@@ -315,10 +315,16 @@ describe('retention', () => {
         await database.query(
           `SELECT source, count(*)::int AS n FROM webhook_claim GROUP BY source ORDER BY source`,
         ),
-      ).toEqual([
-        { source: 'gone', n: 50 },
-        { source: 'stuck', n: 2 },
-      ]);
+      ).toEqual([{ source: 'stuck', n: 2 }]);
+    });
+
+    it('deletes nothing while an event has come within that time: its application may be stopped for the night', async () => {
+      const retention = await start();
+      await past();
+      await makePast(database, { source: 'asleep', events: 20, days: [0, 60] });
+      expect(await retention.prune()).toMatchObject({ claims: 50 });
+      const asleep = await database.query(`SELECT FROM webhook_claim WHERE source = 'asleep'`);
+      expect(asleep).toHaveLength(20);
     });
 
     it('leaves what another running instance has configured', async () => {
@@ -341,7 +347,9 @@ describe('retention', () => {
         await until(() => named().length > 0);
         await app.get(DeskKeeper).round();
         expect(named()).toEqual([
-          expect.stringMatching(/stored and not configured.*after 30 days.*sources="gone, stuck"/),
+          expect.stringMatching(
+            /stored and not configured.*nothing has come for 30 days.*sources="gone, stuck"/,
+          ),
         ]);
         expect(await app.get(Inspector).formerSources()).toEqual(['gone', 'stuck']);
       } finally {
