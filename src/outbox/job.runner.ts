@@ -126,6 +126,8 @@ export class JobRunner {
       this.all.delete(job);
       job.solo?.ended();
     }
+    // A row that was lost twice has held them up.
+    this.queue.fill(() => this.occupants);
     return jobs.flatMap(({ rows }) => rows);
   }
 

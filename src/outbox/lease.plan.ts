@@ -161,7 +161,7 @@ export class LeasePlan {
     const deliveries = jobs.filter(({ ofDelivery }) => ofDelivery);
     // The last place is the relay's: a delivery that waits takes a free one before any row could be leased for it.
     if (this.options.relay !== false && deliveries.length >= Math.max(1, max - 1)) return false;
-    const { begun } = usageOf(this.registry.shares(), max === 1 ? deliveries : jobs);
+    const { begun } = usageOf(this.registry.shares(), this.isApart ? deliveries : jobs);
     const free = max - begun.count;
     return begun.names.room(name, free, half(max)) > 0 && begun.sources.room(source, free, half(max)) > 0;
   }
@@ -265,9 +265,14 @@ export class LeasePlan {
     return Math.min(max - running, MAX_INT4);
   }
 
-  /** Of the relay. A single place is not shared with deliveries: it has one, and they have one. */
+  /** What takes places from the relay. */
   private usage(sharing: Sharing, jobs: Iterable<Occupant>): Usage {
-    return usageOf(sharing, this.maxHandlers() === 1 ? [...jobs].filter((one) => !one.ofDelivery) : jobs);
+    return usageOf(sharing, this.isApart ? [...jobs].filter((one) => !one.ofDelivery) : jobs);
+  }
+
+  /** A single place is not shared with deliveries, where the pool has a third connection for claims: the relay has one, and they have one. */
+  private get isApart(): boolean {
+    return this.maxHandlers() === 1 && poolSize(this.dataSource) > 2;
   }
 
   private maxHandlers(): number {

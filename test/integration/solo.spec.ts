@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { randomUUID } from 'node:crypto';
 import { OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { DeliveryPlaces } from '../../src/outbox/delivery.places.js';
 import { Solos } from '../../src/outbox/solo.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -121,9 +122,13 @@ describe('a row that was lost twice', () => {
   it('is given back by a pause while it waits', async () => {
     await start(600_000, 'paused');
     await until(async () => (await suspect()).lost === 2);
+    const delivery = inbox.app
+      .get(DeliveryPlaces)
+      .run({ name: 'quick/quick', source: 'quick' }, 20_000, async () => 'begun');
     const { Pauses } = await import('../../src/index.js');
     await inbox.app.get(Pauses).pause('handler', 'suspect/suspect', { by: 'a test', reason: 'to see' });
     expect(await suspect()).toMatchObject({ leased_by: null, state: 'pending' });
+    expect(await delivery).toBe('begun');
     await inbox.deliverTo('quick', 'quick');
     await until(() => began.includes('quick'));
     latch('slow').open();
