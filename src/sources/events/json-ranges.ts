@@ -58,22 +58,40 @@ export function itemsOf(json: Buffer, [start]: ByteRange): ByteRange[] | undefin
 }
 
 /** Names and values of the object that starts there, repeated names too; undefined when it is no object. */
-export function membersOf(json: Buffer, [start]: ByteRange): [name: string, value: ByteRange][] | undefined {
-  if (json[start] !== OPEN_OBJECT) return undefined;
-  const members: [string, ByteRange][] = [];
+export function membersOf(json: Buffer, value: ByteRange): [name: string, value: ByteRange][] | undefined {
+  return json[value[0]] === OPEN_OBJECT ? [...eachMember(json, value)] : undefined;
+}
+
+/** One at a time: a list of them takes 100 bytes for a member of five. */
+function* eachMember(json: Buffer, [start]: ByteRange): Generator<[name: string, value: ByteRange]> {
+  if (json[start] !== OPEN_OBJECT) return;
   let at = skipSpace(json, start + 1);
   while (at < json.length && json[at] !== CLOSE_OBJECT) {
     const keyEnd = endOf(json, at);
     const valueStart = skipSpace(json, skipSpace(json, keyEnd) + 1);
     const valueEnd = endOf(json, valueStart);
-    members.push([keyText(json, at, keyEnd), [valueStart, valueEnd]]);
+    yield [keyText(json, at, keyEnd), [valueStart, valueEnd]];
     at = skipComma(json, valueEnd);
   }
-  return members;
 }
 
 function memberOf(json: Buffer, value: ByteRange, name: string): ByteRange | undefined {
-  return membersOf(json, value)?.findLast(([key]) => key === name)?.[1];
+  let found: ByteRange | undefined;
+  for (const [key, range] of eachMember(json, value)) if (key === name) found = range;
+  return found;
+}
+
+/** Whether arrays and objects are nested deeper than that; told without parsing, also of text that is no JSON. */
+export function isDeeperThan(json: Buffer, depth: number): boolean {
+  let level = 0;
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at];
+    if (byte === QUOTE) at = stringEnd(json, at) - 1;
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
+      if (++level > depth) return true;
+    } else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) level--;
+  }
+  return false;
 }
 
 /** Keys may be written with escapes: `"\u0069d"` is `id`. */

@@ -1,6 +1,7 @@
 import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { itemRanges, rangeAt } from '../events/json-ranges.js';
+import { signedTextAt } from '../signing/unbelieved-body.js';
 
 /** Most items of one notification; Adyen sends one, seldom a few. */
 const MAX_ITEMS = 100;
@@ -17,10 +18,11 @@ const SIGNED = [
 
 /** The exact bytes of each `NotificationRequestItem`. Empty when the body has none. */
 export function adyenItems(body: BodyReader): Buffer[] {
-  const ranges = body.json() === undefined ? [] : (itemRanges(body.bytes, 'notificationItems') ?? []);
-  if (ranges.length > MAX_ITEMS)
-    throw new SignatureRejection('malformed-signature', `the body holds ${ranges.length} items`);
-  return ranges.map((range) => {
+  const items = body.at('notificationItems');
+  if (!Array.isArray(items)) return [];
+  if (items.length > MAX_ITEMS)
+    throw new SignatureRejection('malformed-signature', `the body holds ${items.length} items`);
+  return (itemRanges(body.bytes, 'notificationItems') ?? []).map((range) => {
     const wrapper = body.bytes.subarray(...range);
     const item = rangeAt(wrapper, 'NotificationRequestItem');
     return item === undefined ? wrapper : wrapper.subarray(...item);
@@ -33,7 +35,7 @@ export function adyenSignedText(item: BodyReader): string {
     const value = item.at(path);
     if (value === undefined || value === null) return '';
     if (typeof value === 'boolean') return String(value);
-    const text = item.textAt(path);
+    const text = signedTextAt(item, path);
     if (text === undefined) throw new SignatureRejection('malformed-signature', `${path} is no text`);
     return text;
   }).join(':');

@@ -14,6 +14,7 @@ import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { hexKey } from '../signing/secret-key.js';
 import { single } from '../signing/signature-text.js';
+import { unbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
 import { adyenItems, adyenSignedText } from './adyen-item.js';
@@ -81,7 +82,7 @@ const platform: Scheme = {
 
 /** Every item must be signed, and by one key; a batch without items proves nothing. */
 function verifyItems(request: WebhookRequest, secrets: readonly string[]): Verification {
-  const items = adyenItems(new BodyReader(request.rawBody));
+  const items = adyenItems(unbelievedJson(request.rawBody));
   if (items.length === 0) throw new SignatureRejection('missing-signature', 'the body holds no signed item');
   const indexes = items.map((slice) => {
     const item = new BodyReader(slice);

@@ -3,6 +3,10 @@ import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { eventTime } from '../events/event-time.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { unbelievedForm } from '../signing/unbelieved-body.js';
+
+/** Longest field of signatures that is read, in characters: twenty pairs fit. */
+const MAX_SIGNATURE = 4096;
 
 /** A challenge of the handshake. It is base64 as well, so that `braintreeForm` refuses it as a payload: anyone can have one signed. */
 export function isBraintreeChallenge(text: string): boolean {
@@ -14,13 +18,15 @@ export function isBraintreeChallenge(text: string): boolean {
  * @throws SignatureRejection
  */
 export function braintreeForm(body: Buffer): { signature: string; payload: string } {
-  const form = new URLSearchParams(body.toString('utf8'));
+  const form = unbelievedForm(body);
   const [signature, ...moreSignatures] = form.getAll('bt_signature');
   const [payload, ...morePayloads] = form.getAll('bt_payload');
   if (!signature || !payload)
     throw new SignatureRejection('missing-signature', 'bt_signature or bt_payload is missing');
   if (moreSignatures.length > 0 || morePayloads.length > 0)
     throw new SignatureRejection('malformed-signature', 'bt_signature or bt_payload is there twice');
+  if (signature.length > MAX_SIGNATURE)
+    throw new SignatureRejection('malformed-signature', `bt_signature has ${signature.length} characters`);
   // A plus that the client did not encode arrives as a space, and another text was signed.
   if (!/^[A-Za-z0-9+=/\n]+$/.test(payload))
     throw new SignatureRejection('malformed-signature', 'bt_payload is no base64');

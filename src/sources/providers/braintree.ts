@@ -6,7 +6,7 @@ import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/source.js';
 import { queryValue, textAnswer } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
-import { digestOf, verifyMac, type Mac } from '../signing/mac.js';
+import { digestOf, usableKeys, verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';
@@ -68,7 +68,8 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
   const { signature, payload } = braintreeForm(request.rawBody);
   const pairs = signature.split('&', 20).map((pair) => pair.split('|'));
   let failure = new SignatureRejection('wrong-signature', 'no signature is for a configured public key');
-  for (const [index, secret] of secrets.entries()) {
+  for (const [index] of usableKeys(mac.key, secrets)) {
+    const secret = secrets[index]!;
     const { publicKey } = keysOf(secret);
     const found =
       publicKey === ''

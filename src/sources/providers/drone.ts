@@ -50,6 +50,9 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
   const names = (parameters.get('headers') ?? 'date').toLowerCase().split(' ', MAX_HEADERS + 1);
   if (!names.includes('digest') || !names.includes('date') || names.length > MAX_HEADERS)
     throw new SignatureRejection('malformed-signature', 'the signature must cover date and digest');
+  // Each naming would copy the header's value once more.
+  if (new Set(names).size < names.length)
+    throw new SignatureRejection('malformed-signature', 'a header is named twice');
   if ((parameters.get('algorithm') ?? 'hmac-sha256') !== 'hmac-sha256')
     throw new SignatureRejection('malformed-signature', 'the signature is not hmac-sha256');
   const lines = names.map((name) => `${name}: ${signedValue(request, name)}`).join('\n');

@@ -103,6 +103,9 @@ function headerNames(list: string | undefined): string[] {
   const names = list === undefined || list === '' ? [] : list.toLowerCase().split(' ');
   if (names.length > MAX_HEADERS)
     throw new SignatureRejection('malformed-signature', `${names.length} headers are named`);
+  // Each naming would copy the header's value once more.
+  if (new Set(names).size < names.length)
+    throw new SignatureRejection('malformed-signature', 'a header is named twice');
   return names;
 }
 

@@ -1,4 +1,3 @@
-import { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
@@ -9,6 +8,7 @@ import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { textKey } from '../signing/secret-key.js';
 import { signedTime } from '../signing/signed-time.js';
+import { signedTextAt, unbelievedForm, unbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, minutes } from '../times.js';
 
@@ -59,16 +59,16 @@ function verify(request: WebhookRequest, secrets: readonly string[]): Verificati
 /** The three stand in the body, so that it has to be read before it is believed. */
 function signatureOf(request: WebhookRequest): { timestamp?: unknown; token?: unknown; signature?: unknown } {
   if (request.headers.first('content-type')?.toLowerCase().startsWith('application/x-www-form-urlencoded')) {
-    const form = new URLSearchParams(request.rawBody.toString('utf8'));
+    const form = unbelievedForm(request.rawBody);
     return {
       timestamp: only(form, 'timestamp'),
       token: only(form, 'token'),
       signature: only(form, 'signature'),
     };
   }
-  const body = new BodyReader(request.rawBody);
+  const body = unbelievedJson(request.rawBody);
   return {
-    timestamp: body.textAt('signature.timestamp'),
+    timestamp: signedTextAt(body, 'signature.timestamp'),
     token: body.at('signature.token'),
     signature: body.at('signature.signature'),
   };

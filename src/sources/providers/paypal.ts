@@ -76,8 +76,9 @@ async function verify(
   const transmissionId = signatureHeader(request, 'PAYPAL-TRANSMISSION-ID');
   const time = request.headers.one('PAYPAL-TRANSMISSION-TIME');
   const signedAt = signedTime(time, 'iso8601');
+  const checksum = crc32(request.rawBody);
   const signed = webhookIds.map((webhookId) =>
-    Buffer.from([transmissionId, time, webhookId, crc32(request.rawBody)].join('|')),
+    Buffer.from([transmissionId, time, webhookId, checksum].join('|')),
   );
   let secret = -1;
   const check = (key: KeyObject) => {

@@ -17,6 +17,7 @@ import {
 import { fetchText, type Fetch } from '../keys/fetch-text.js';
 import { decodeStrict } from '../signing/digest-text.js';
 import { verifyToken } from '../signing/token.js';
+import { unbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 import { isSnsUrl, snsSignedText } from './sns-message.js';
@@ -104,7 +105,7 @@ async function verify(
   request: WebhookRequest,
   topicArns: readonly string[],
 ): Promise<Verification> {
-  const body = new BodyReader(request.rawBody);
+  const body = unbelievedJson(request.rawBody);
   const topicArn = body.at('TopicArn');
   // Before the certificate is fetched: messages of other topics cost nothing.
   const { secret } = verifyToken(typeof topicArn === 'string' ? topicArn : undefined, topicArns);
@@ -134,10 +135,10 @@ async function confirm(
   request: WebhookRequest,
   verified: boolean,
 ): Promise<Answer | undefined> {
+  if (!verified) return undefined;
   const body = new BodyReader(request.rawBody);
   const text = body.at('SubscribeURL');
-  if (!verified || body.at('Type') !== 'SubscriptionConfirmation' || typeof text !== 'string')
-    return undefined;
+  if (body.at('Type') !== 'SubscriptionConfirmation' || typeof text !== 'string') return undefined;
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !isSnsUrl(url)) return undefined;
   try {

@@ -10,6 +10,7 @@ import { verifyMac, type MacAlgorithm } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { textKey } from '../signing/secret-key.js';
 import { signatureHeader } from '../signing/signature-text.js';
+import { unbelievedForm } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { seconds } from '../times.js';
 import { publicUrlOption } from '../url-option.js';
@@ -78,7 +79,7 @@ function verify(
   const algorithm = algorithmOf(request);
   if (pinned !== undefined && algorithm !== pinned)
     throw new SignatureRejection('malformed-signature', `expected ${pinned}, the request says ${algorithm}`);
-  const fields = signedFields(request);
+  const fields = Buffer.from(signedFields(request));
   const mac = { algorithm, encoding: 'base64', key: textKey } as const;
   const [received, other] = withAndWithoutPort(url);
   try {
@@ -122,7 +123,7 @@ function signedFields(request: WebhookRequest): string {
 
 function formFields(body: Buffer): string {
   const values = new Map<string, Set<string>>();
-  for (const [name, value] of new URLSearchParams(body.toString('utf8'))) {
+  for (const [name, value] of unbelievedForm(body)) {
     const known = values.get(name);
     if (known === undefined) values.set(name, new Set([value]));
     else known.add(value);

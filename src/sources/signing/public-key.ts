@@ -1,6 +1,7 @@
 import { createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
 import { decodeSecret } from './digest-text.js';
+import { refuseTooMany } from './secret-key.js';
 
 /** DER of an Ed25519 SubjectPublicKeyInfo up to the 32 bytes of the key (RFC 8410). */
 const ED25519_SPKI = Buffer.from('302a300506032b6570032100', 'hex');
@@ -60,6 +61,7 @@ export function matchKey(
   signature: Buffer,
   keys: readonly (KeyObject | undefined)[],
 ): number {
+  refuseTooMany(keys);
   if (keys.every((key) => key === undefined))
     throw new SignatureRejection('unusable-key', 'the source has no usable public key');
   const index = keys.findIndex((key) => key !== undefined && verifies(algorithm, content, key, signature));

@@ -1,3 +1,4 @@
+import { SignatureRejection } from '../../core/errors.js';
 import { decodeSecret, decodeStrict } from './digest-text.js';
 
 /** How the vendor hands its secret out: used as text, or decoded to bytes. */
@@ -22,6 +23,18 @@ export const keyOf: Readonly<Record<SecretEncoding, KeyOf>> = {
   hex: hexKey,
   base64: base64Key,
 };
+
+/** Most secrets of one source that are tried: each costs a pass over the body. */
+const MAX_SECRETS = 10;
+
+/** @throws SignatureRejection `unusable-key` */
+export function refuseTooMany(secrets: readonly unknown[]): void {
+  if (secrets.length > MAX_SECRETS)
+    throw new SignatureRejection(
+      'unusable-key',
+      `${secrets.length} secrets: at most ${MAX_SECRETS} are tried`,
+    );
+}
 
 function nonEmpty(bytes: Buffer | undefined): Buffer | undefined {
   return bytes?.length === 0 ? undefined : bytes;

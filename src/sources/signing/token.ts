@@ -1,15 +1,13 @@
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
-import { equalText } from './constant-time.js';
+import { placeOf } from './constant-time.js';
 
 /**
  * The secret that a request presents as it is. Every secret is compared, found or not, in constant time.
  * @throws SignatureRejection
  */
 export function verifyToken(presented: string | undefined, secrets: readonly string[]): Verification {
-  const token = presentedToken(presented);
-  const equal = secrets.map((secret) => secret !== '' && equalText(secret, token));
-  const secret = equal.indexOf(true);
+  const secret = placeOf(presentedToken(presented), secrets);
   if (secret < 0) throw new SignatureRejection('wrong-signature', 'the token is none of the configured ones');
   return { secret };
 }
