@@ -99,7 +99,7 @@ describe('R25 Replays.forward', () => {
   });
 
   it.each<[string, ForwardOptions['allow'], RegExp]>([
-    ['plain http', { privateAddresses: true }, /http must be allowed/],
+    ['plain http', { privateAddresses: true }, /expected https, received/],
     ['an address that is not public', { http: true }, /no public address/],
     [
       'an address that is not among those allowed',
