@@ -151,9 +151,9 @@ export const MUTANTS: readonly Mutant[] = [
       ),
       edit(
         'src/inbox/inbox.ts',
-        'return await this.verifier.verify(source, request);',
+        'return await during(request, this.verifier.verify(source, request));',
         `${DISPATCH_FIRST}
-      return await this.verifier.verify(source, request);`,
+      return await during(request, this.verifier.verify(source, request));`,
       ),
       edit(
         'src/inbox/inbox.ts',
@@ -210,8 +210,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/http/webhook.requests.ts',
-        "if (body !== undefined && 'bytes' in body) return body.bytes;",
-        "if (body !== undefined && 'bytes' in body) return Buffer.from(JSON.stringify(JSON.parse(String(body.bytes))));",
+        'return { ...head, rawBody: bytes,',
+        'return { ...head, rawBody: Buffer.from(JSON.stringify(JSON.parse(String(bytes)))),',
       ),
     ],
     spec: 'test/e2e/adapter-matrix.spec.ts',
@@ -352,14 +352,20 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the byte budget lets everything in',
-    edits: [edit('src/http/byte-budget.ts', 'this.options.byteBudget', 'Infinity')],
+    edits: [
+      edit(
+        'src/http/byte-budget.ts',
+        'this.used + bytes > this.options.byteBudget',
+        'this.used + bytes > Infinity',
+      ),
+    ],
     spec: 'test/e2e/body-limits.spec.ts',
     test: 'holds the bytes of a delivery until its answer, and gives them back then',
   },
   {
     name: 'the direct route passes by a global guard',
     edits: [
-      edit('src/http/host.pipeline.ts', 'this.mayBeDirect && !this.hasEnhancers() &&', 'this.mayBeDirect &&'),
+      edit('src/http/host.pipeline.ts', 'this.mayBeDirect && !this.hasEnhancers()', 'this.mayBeDirect'),
     ],
     spec: 'test/e2e/direct-route.spec.ts',
     test: 'leaves nothing out that the application has put there: a guard of main.ts',
