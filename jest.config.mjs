@@ -8,8 +8,12 @@ const swc = {
   module: { type: 'es6' },
 };
 
-/** Run by `npm run test:long`. */
-export const LONG = ['test/crash/*.spec.ts', 'test/integration/*-plans.spec.ts', 'test/e2e/clone.spec.ts'];
+/** Run by `npm run test:long`: processes, plans, and what builds or starts many applications. */
+export const LONG = [
+  'test/crash/*.spec.ts',
+  'test/integration/*-plans.spec.ts',
+  'test/e2e/{clone,package,host-pipelines,delivery-places}.spec.ts',
+];
 
 /** @type {import('jest').Config} */
 export default {
@@ -19,7 +23,11 @@ export default {
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testMatch: ['<rootDir>/test/**/*.spec.ts'],
-  testPathIgnorePatterns: ['<rootDir>/test/crash/', '-plans\\.spec\\.ts$', '/clone\\.spec\\.ts$'],
+  testPathIgnorePatterns: [
+    '<rootDir>/test/crash/',
+    '-plans\\.spec\\.ts$',
+    '/(clone|package|host-pipelines|delivery-places)\\.spec\\.ts$',
+  ],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',
