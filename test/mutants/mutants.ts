@@ -296,8 +296,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/sources/signing/constant-time.ts',
-        'return timingSafeEqual(sha256(a), sha256(b));',
-        'return a === b;',
+        "secret !== '' && timingSafeEqual(sha256(secret), hash)",
+        'secret === text',
       ),
     ],
     spec: 'test/unit/sources/constant-time.spec.ts',
