@@ -12,7 +12,7 @@ const swc = {
 export const LONG = [
   'test/crash/*.spec.ts',
   'test/integration/*-plans.spec.ts',
-  'test/e2e/{clone,package,host-pipelines,delivery-places}.spec.ts',
+  'test/e2e/{clone,package,host-pipelines}.spec.ts',
 ];
 
 /** @type {import('jest').Config} */
@@ -26,7 +26,7 @@ export default {
   testPathIgnorePatterns: [
     '<rootDir>/test/crash/',
     '-plans\\.spec\\.ts$',
-    '/(clone|package|host-pipelines|delivery-places)\\.spec\\.ts$',
+    '/(clone|package|host-pipelines)\\.spec\\.ts$',
   ],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
