@@ -74,7 +74,7 @@ export interface EventKey {
   eventId: string;
 }
 
-/** A row that is not dead, and what it is instead. */
+/** A row that cannot be revived, with the state that it has. */
 export interface NotRevived {
   outboxId: string;
   why: string;

@@ -54,7 +54,7 @@ export function isKnownNotDone(error: unknown): boolean {
   return property(error, 'notDone') === true;
 }
 
-/** Whether the database refused what it was given, or it could not even be written: the same would fail again. */
+/** Whether a value was refused by the database, or could not be encoded for it. The same value would fail again. */
 export function isRefusedContent(error: unknown): boolean {
   const sqlState = sqlStateOf(error);
   if (sqlState !== undefined)

@@ -146,7 +146,7 @@ export async function* inParts<T>(
   return effective;
 }
 
-/** What came of a revival: of rows that could not be revived the first says why. */
+/** The result of a revival. The first row that could not be revived gives the reason. */
 export function revivedText(revived: number, others: readonly NotRevived[]): string {
   const done = `${plural(revived, 'row')} revived${revived > 0 ? ': they are run again now' : ''}.`;
   const [first] = others;
