@@ -5,5 +5,5 @@ import { webhookInboxMigrations } from './migrations/index.js';
 export default new DataSource({
   type: 'postgres',
   url: process.env.DATABASE_URL,
-  migrations: webhookInboxMigrations,
+  migrations: webhookInboxMigrations(),
 });

@@ -38,7 +38,7 @@ process.on('uncaughtException', (error) => {
 });
 const dataSource = await new DataSource({
   ...options(postgres.url),
-  migrations: webhookInboxMigrations,
+  migrations: webhookInboxMigrations(),
 }).initialize();
 await dataSource.runMigrations();
 const query = <T>(sql: string, parameters?: unknown[]) => dataSource.query<T[]>(sql, parameters);

@@ -14,7 +14,7 @@ const INDEX = `CREATE INDEX IF NOT EXISTS webhook_claim_kept_body ON webhook_cla
 const postgres = await startPostgres(['shared_buffers=256MB', 'max_wal_size=4GB', 'full_page_writes=off']);
 const dataSource = await new DataSource({
   ...options(postgres.url),
-  migrations: webhookInboxMigrations,
+  migrations: webhookInboxMigrations(),
 }).initialize();
 await dataSource.runMigrations();
 await makePast(dataSource, { source: 'former', events: 200_000, days: [0, 30] });

@@ -23,7 +23,7 @@ class Handlers {
 const postgres = await startPostgres(['shared_buffers=256MB', 'max_wal_size=4GB']);
 const dataSource = await new DataSource({
   ...options(postgres.url),
-  migrations: webhookInboxMigrations,
+  migrations: webhookInboxMigrations(),
 }).initialize();
 await dataSource.runMigrations();
 const database = {

@@ -1,3 +1,5 @@
+import { index, table } from './own.objects.js';
+
 /**
  * Tables of the operator's desk, made by the same migration as those of the inbox. None is written by a claim: counts are kept in
  * memory and flushed in batches.
@@ -12,105 +14,111 @@
  * - `webhook_rejection`: samples of requests that were not believed, explained. `headers` and `body` only where
  *   `rejections: { keep }` asks for them; the other columns hold no value of a header.
  */
-export const DESK_TABLES: readonly string[] = [
-  `
-      CREATE TABLE IF NOT EXISTS webhook_audit (
-        id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        at       timestamptz NOT NULL DEFAULT now(),
-        actor    text        NOT NULL CHECK (octet_length(actor) BETWEEN 1 AND 255),
-        action   text        NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64),
-        target   text        NOT NULL CHECK (octet_length(target) <= 600),
-        reason   text        NOT NULL,
-        detail   jsonb       NOT NULL DEFAULT '{}',
-        outcome  jsonb
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_issue (
-        fingerprint text        PRIMARY KEY,
-        state       text        NOT NULL CHECK (state IN ('acknowledged', 'resolved')),
-        actor       text        NOT NULL,
-        note        text        NOT NULL DEFAULT '',
-        changed_at  timestamptz NOT NULL DEFAULT now()
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_alert (
-        id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        at      timestamptz NOT NULL DEFAULT now(),
-        kind    text        NOT NULL,
-        subject text        NOT NULL,
-        facts   jsonb       NOT NULL
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_relay (
-        id         uuid        PRIMARY KEY,
-        host       text        NOT NULL,
-        pid        integer     NOT NULL,
-        node       text        NOT NULL,
-        relays     boolean     NOT NULL,
-        listens    boolean     NOT NULL,
-        running    integer     NOT NULL,
-        names      text[]      NOT NULL,
-        sources    text[]      NOT NULL DEFAULT '{}',
-        started_at timestamptz NOT NULL DEFAULT now(),
-        seen_at    timestamptz NOT NULL DEFAULT now()
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_stat (
-        minute timestamptz NOT NULL,
-        source text        NOT NULL,
-        metric text        NOT NULL,
-        value  bigint      NOT NULL,
-        PRIMARY KEY (minute, source, metric)
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_duplicate (
-        source   text        NOT NULL,
-        tenant   text        NOT NULL,
-        event_id text        NOT NULL,
-        count    integer     NOT NULL,
-        last_at  timestamptz NOT NULL,
-        PRIMARY KEY (source, tenant, event_id)
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_secret_use (
-        source      text        NOT NULL,
-        fingerprint text        NOT NULL,
-        deliveries  bigint      NOT NULL,
-        first_at    timestamptz NOT NULL,
-        last_at     timestamptz NOT NULL,
-        PRIMARY KEY (source, fingerprint)
-      )`,
-  `
-      CREATE TABLE IF NOT EXISTS webhook_rejection (
-        id           uuid        PRIMARY KEY,
-        at           timestamptz NOT NULL,
-        source       text        NOT NULL,
-        reason       text        NOT NULL,
-        detail       text        NOT NULL,
-        diagnosis    text        NOT NULL,
-        explanation  text        NOT NULL,
-        bytes        integer     NOT NULL,
-        content_type text        NOT NULL,
-        header_names text[]      NOT NULL,
-        method       text        NOT NULL,
-        url          text,
-        headers      jsonb,
-        body         bytea,
-        taken_at     timestamptz,
-        taken_as     text
-      )`,
-  `
-      CREATE INDEX IF NOT EXISTS webhook_rejection_kept ON webhook_rejection (source, id)
-        WHERE body IS NOT NULL AND taken_at IS NULL`,
-];
-
-export const DESK_TABLE_NAMES = [
-  'rejection',
-  'secret_use',
-  'duplicate',
-  'stat',
-  'relay',
-  'alert',
-  'issue',
-  'audit',
+export const DESK_TABLES = [
+  table(
+    'webhook_audit',
+    `(
+    id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT now(),
+    actor    text        NOT NULL CHECK (octet_length(actor) BETWEEN 1 AND 255),
+    action   text        NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64),
+    target   text        NOT NULL CHECK (octet_length(target) <= 600),
+    reason   text        NOT NULL,
+    detail   jsonb       NOT NULL DEFAULT '{}',
+    outcome  jsonb
+  )`,
+  ),
+  table(
+    'webhook_issue',
+    `(
+    fingerprint text        PRIMARY KEY,
+    state       text        NOT NULL CHECK (state IN ('acknowledged', 'resolved')),
+    actor       text        NOT NULL,
+    note        text        NOT NULL DEFAULT '',
+    changed_at  timestamptz NOT NULL DEFAULT now()
+  )`,
+  ),
+  table(
+    'webhook_alert',
+    `(
+    id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL DEFAULT now(),
+    kind    text        NOT NULL,
+    subject text        NOT NULL,
+    facts   jsonb       NOT NULL
+  )`,
+  ),
+  table(
+    'webhook_relay',
+    `(
+    id         uuid        PRIMARY KEY,
+    host       text        NOT NULL,
+    pid        integer     NOT NULL,
+    node       text        NOT NULL,
+    relays     boolean     NOT NULL,
+    listens    boolean     NOT NULL,
+    running    integer     NOT NULL,
+    names      text[]      NOT NULL,
+    sources    text[]      NOT NULL DEFAULT '{}',
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at    timestamptz NOT NULL DEFAULT now()
+  )`,
+  ),
+  table(
+    'webhook_stat',
+    `(
+    minute timestamptz NOT NULL,
+    source text        NOT NULL,
+    metric text        NOT NULL,
+    value  bigint      NOT NULL,
+    PRIMARY KEY (minute, source, metric)
+  )`,
+  ),
+  table(
+    'webhook_duplicate',
+    `(
+    source   text        NOT NULL,
+    tenant   text        NOT NULL,
+    event_id text        NOT NULL,
+    count    integer     NOT NULL,
+    last_at  timestamptz NOT NULL,
+    PRIMARY KEY (source, tenant, event_id)
+  )`,
+  ),
+  table(
+    'webhook_secret_use',
+    `(
+    source      text        NOT NULL,
+    fingerprint text        NOT NULL,
+    deliveries  bigint      NOT NULL,
+    first_at    timestamptz NOT NULL,
+    last_at     timestamptz NOT NULL,
+    PRIMARY KEY (source, fingerprint)
+  )`,
+  ),
+  table(
+    'webhook_rejection',
+    `(
+    id           uuid        PRIMARY KEY,
+    at           timestamptz NOT NULL,
+    source       text        NOT NULL,
+    reason       text        NOT NULL,
+    detail       text        NOT NULL,
+    diagnosis    text        NOT NULL,
+    explanation  text        NOT NULL,
+    bytes        integer     NOT NULL,
+    content_type text        NOT NULL,
+    header_names text[]      NOT NULL,
+    method       text        NOT NULL,
+    url          text,
+    headers      jsonb,
+    body         bytea,
+    taken_at     timestamptz,
+    taken_as     text
+  )`,
+  ),
+  index(
+    'webhook_rejection_kept',
+    `webhook_rejection (source, id) WHERE body IS NOT NULL AND taken_at IS NULL`,
+  ),
 ];

@@ -96,6 +96,7 @@ import { hearErrors } from './storage/connection.js';
 import { withoutPreparedStatements } from './storage/one.message.js';
 import { dataSourceProvider } from './storage/data-source.provider.js';
 import { EffectStore } from './storage/effect.store.js';
+import { fixSchema } from './storage/own.schema.js';
 import { LeaseStore } from './storage/lease.store.js';
 import { NotifyStore } from './storage/notify.store.js';
 import { OutboxStore } from './storage/outbox.store.js';
@@ -275,6 +276,7 @@ export class WebhooksModule implements OnModuleInit {
     this.rawBody.checkOrder();
     this.rawBody.installDirect();
     this.plan.checkPool();
+    fixSchema(this.dataSource, this.options.schema);
     hearErrors(this.dataSource);
     if (!this.options.preparedStatements) withoutPreparedStatements(this.dataSource);
     this.strayQueries.watch(this.dataSource);

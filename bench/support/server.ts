@@ -40,7 +40,7 @@ export async function startServer(): Promise<Server> {
       await admin.query(`CREATE DATABASE ${name}`);
       const url = new URL(postgres.url);
       url.pathname = `/${name}`;
-      const migrations = webhookInboxMigrations;
+      const migrations = webhookInboxMigrations();
       const dataSource = await new DataSource({ type: 'postgres', url: url.href, migrations }).initialize();
       await dataSource.runMigrations();
       await dataSource.query(TABLES);

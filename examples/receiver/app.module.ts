@@ -26,7 +26,7 @@ export class AppModule {
           url: postgres.url,
           entities: [ReceivedEvent],
           // The package's tables beside the application's own, in one list.
-          migrations: [...webhookInboxMigrations, ReceivedEvent1796000001000],
+          migrations: [...webhookInboxMigrations(), ReceivedEvent1796000001000],
           // A database that is not there should be said at once; behind an orchestrator that starts both, leave this out.
           retryAttempts: 0,
         }),

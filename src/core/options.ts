@@ -48,6 +48,11 @@ export interface WebhooksOptions {
    * mode, which would lose them, none is prepared whatever this says. @default true
    */
   readonly preparedStatements?: boolean;
+  /**
+   * The schema of the package's tables, the one that `webhookInboxMigrations({ schema })` made them in. Two services in one database
+   * need one each. No `search_path` changes it. @default the DataSource's `schema`, else PostgreSQL's `current_schema()` as it connects
+   */
+  readonly schema?: string;
 }
 
 export interface RelayOptions {

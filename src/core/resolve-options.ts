@@ -14,7 +14,7 @@ import type {
 } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
-import { check, duration, pause } from './schema.js';
+import { check, duration, pause, schemaName } from './schema.js';
 
 /** What is kept for how long, in milliseconds, whichever source it is of. */
 export interface RetentionAges {
@@ -54,6 +54,7 @@ export interface ResolvedOptions {
   readonly claimTimeoutMs: number;
   readonly groupCommit: boolean;
   readonly preparedStatements: boolean;
+  readonly schema: string | undefined;
 }
 export interface ResolvedRelay {
   readonly pollMs: number;
@@ -123,6 +124,7 @@ export const optionsSchema = z.strictObject({
   claimTimeout: pause.optional(),
   groupCommit: z.boolean().optional(),
   preparedStatements: z.boolean().optional(),
+  schema: schemaName.optional(),
 });
 
 const recordSchema = (shape: z.ZodRawShape) =>
@@ -211,6 +213,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
     groupCommit: options.groupCommit ?? true,
     preparedStatements: options.preparedStatements ?? true,
+    schema: options.schema,
   };
 }
 

@@ -14,6 +14,13 @@ export const pause = duration.refine((value) => toMs(value) !== 0, {
   error: `expected more than 0 milliseconds`,
 });
 
+/** A name that PostgreSQL keeps whole. */
+export const schemaName = z
+  .string({ error: 'expected the name of a schema' })
+  .refine((name) => name !== '' && Buffer.byteLength(name) <= 63 && !name.includes('\0'), {
+    error: 'expected the name of a schema, of 1 to 63 bytes',
+  });
+
 /** A token as HTTP has it: a request carries no header of another name. */
 export const headerName = z
   .string({ error: 'expected the name of a header' })

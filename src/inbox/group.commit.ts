@@ -4,7 +4,7 @@ import { isWholeDatabases } from '../core/classify.js';
 import { WebhookInboxError } from '../core/errors.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { poolSize } from '../outbox/pool-size.js';
+import { poolSize } from '../storage/pool-size.js';
 import { Claimer, type ClaimedDelivery, type Delivered } from './claimer.js';
 import { FairQueue, type Queued } from './fair.queue.js';
 

@@ -21,7 +21,7 @@ import {
   type Sharing,
   type Usage,
 } from './places.js';
-import { poolSize } from './pool-size.js';
+import { poolSize } from '../storage/pool-size.js';
 
 /** What to lease in one statement: names with their room, and how many rows in all. */
 export interface LeaseGroup {

@@ -4,7 +4,7 @@ import { isWholeDatabases } from '../core/classify.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { inTransaction, onConnection } from '../storage/connection.js';
-import { poolSize } from './pool-size.js';
+import { poolSize } from '../storage/pool-size.js';
 
 /** A machine that is very busy takes its time, however short the lease. */
 const MIN_ANSWER_MS = 5_000;

@@ -6,6 +6,7 @@ import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ListenConnection, listenConfig } from '../storage/listen.connection.js';
 import { NotifyStore } from '../storage/notify.store.js';
+import { channelOf } from '../storage/own.schema.js';
 import { ListenLoop } from './listen.loop.js';
 import { OutboxRelay } from './outbox.relay.js';
 import { readWakePayload } from './wake.payload.js';
@@ -33,7 +34,12 @@ export class WakeListener {
     const { url } = relay.listen;
     this.loop = new ListenLoop({
       connect: (onNotification) =>
-        ListenConnection.open(listenConfig(this.dataSource, url), ANSWER_MS, onNotification),
+        ListenConnection.open(
+          listenConfig(this.dataSource, url),
+          channelOf(this.dataSource),
+          ANSWER_MS,
+          onNotification,
+        ),
       notify: (payload) => this.store.notify(this.dataSource.manager, payload),
       wake: (payload) => {
         const { owner, names } = readWakePayload(payload);

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable, storableJson } from '../core/event.js';
+import { query } from './own.schema.js';
 
 const MAX_SUBJECT_BYTES = 600;
 const MAX_FACT_BYTES = 4_000;
@@ -18,7 +19,8 @@ export interface ToldAlert {
 export class AlertStore {
   async add(manager: EntityManager, alerts: readonly Omit<ToldAlert, 'id'>[]): Promise<void> {
     if (alerts.length === 0) return;
-    await manager.query(
+    await query(
+      manager,
       `INSERT INTO webhook_alert (at, kind, subject, facts)
        SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::jsonb[])`,
       [
@@ -32,7 +34,8 @@ export class AlertStore {
 
   /** Newest first. */
   async list(manager: EntityManager, limit: number): Promise<ToldAlert[]> {
-    return manager.query(
+    return query(
+      manager,
       `SELECT id::text, at, kind, subject, facts FROM webhook_alert ORDER BY webhook_alert.id DESC LIMIT $1`,
       [limit],
     );
@@ -40,7 +43,8 @@ export class AlertStore {
 
   /** Keeps the newest `keep`. */
   async prune(manager: EntityManager, keep: number): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `DELETE FROM webhook_alert WHERE id <= (SELECT id FROM webhook_alert ORDER BY id DESC OFFSET $1 LIMIT 1)`,
       [keep],
     );

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable, storableJson } from '../core/event.js';
+import { query } from './own.schema.js';
 
 /** What a person did to what, and why. */
 export interface AuditEntry {
@@ -21,7 +22,8 @@ export interface AuditRow extends AuditEntry {
 export class AuditStore {
   /** Writes the row before the deed. Returns its id. */
   async begin(manager: EntityManager, entry: AuditEntry): Promise<string> {
-    const [row]: { id: string }[] = await manager.query(
+    const [row]: { id: string }[] = await query(
+      manager,
       `INSERT INTO webhook_audit (actor, action, target, reason, detail) VALUES ($1, $2, $3, $4, $5) RETURNING id::text`,
       [
         storable(entry.actor, 255) || 'unknown',
@@ -35,12 +37,13 @@ export class AuditStore {
   }
 
   async end(manager: EntityManager, id: string, outcome: Readonly<Record<string, unknown>>): Promise<void> {
-    await manager.query(`UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, json(outcome)]);
+    await query(manager, `UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, json(outcome)]);
   }
 
   /** Newest first, from before the row `before`. */
   async list(manager: EntityManager, limit: number, before?: string): Promise<AuditRow[]> {
-    return manager.query(
+    return query(
+      manager,
       `SELECT id::text, at, actor, action, target, reason, detail, outcome FROM webhook_audit
         WHERE id < $2::bigint ORDER BY webhook_audit.id DESC LIMIT $1`,
       [limit, before ?? '9223372036854775807'],

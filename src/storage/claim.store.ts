@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { keyText, storable, type EventKey } from '../core/event.js';
+import { dataSourceOf } from './connection.js';
 import type { Statements } from './one.message.js';
+import { lockName, query } from './own.schema.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import type { OrderKey } from './turn.store.js';
 import {
@@ -79,7 +81,7 @@ export class ClaimStore {
     const rows = claims.flatMap((claim) => claim.rows.map((row) => ({ ...row, claimId: claim.id })));
     let end = 1;
     const bodyAt = claims.map(({ body }) => (end += body.length) - body.length);
-    const won: { id: string; suspected: boolean; received_at: Date }[] = await statements.query(CLAIM, [
+    const won: { id: string; suspected: boolean; received_at: Date }[] = await query(statements, CLAIM, [
       ...keys(claims),
       claims.map((c) => c.id),
       claims.map((c) => c.type),
@@ -118,7 +120,8 @@ export class ClaimStore {
    * differ from the first, which it records under `compare: 'bytes'`. Erased events are left alone.
    */
   async duplicates(statements: Statements, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
-    const known: (DuplicateResult & { nth: number; first: Buffer | null })[] = await statements.query(
+    const known: (DuplicateResult & { nth: number; first: Buffer | null })[] = await query(
+      statements,
       DUPLICATES,
       [
         ...keys(duplicates),
@@ -141,7 +144,7 @@ export class ClaimStore {
     statements: Statements,
     conflicts: readonly (EventKey & { readonly bodySha256: Buffer })[],
   ): Promise<void> {
-    await statements.query(CONFLICTS, [...keys(conflicts), conflicts.map((c) => c.bodySha256)]);
+    await query(statements, CONFLICTS, [...keys(conflicts), conflicts.map((c) => c.bodySha256)]);
   }
 
   /**
@@ -150,13 +153,14 @@ export class ClaimStore {
    */
   async load(manager: EntityManager, key: EventKey, lock = false): Promise<StoredEvent | undefined> {
     const sql = lock ? `${LOAD} FOR UPDATE` : LOAD;
-    const rows: ClaimRow[] = await manager.query(sql, [key.source, key.tenant, key.eventId]);
+    const rows: ClaimRow[] = await query(manager, sql, [key.source, key.tenant, key.eventId]);
     return rows[0] && storedEvent(rows[0]);
   }
 
   /** Our id of the event and its arrival, if it is claimed. */
   async find(statements: Statements, key: EventKey): Promise<{ id: string; receivedAt: Date } | undefined> {
-    const rows: { id: string; receivedAt: Date }[] = await statements.query(
+    const rows: { id: string; receivedAt: Date }[] = await query(
+      statements,
       `SELECT id, received_at AS "receivedAt" FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId],
     );
@@ -165,16 +169,21 @@ export class ClaimStore {
 
   /** How far a committed claim is: `settled` when no handler row of it is pending. */
   async progress(manager: EntityManager, key: EventKey): Promise<'unknown' | 'pending' | 'settled'> {
-    const rows: { pending: boolean }[] = await manager.query(PROGRESS, [key.source, key.tenant, key.eventId]);
+    const rows: { pending: boolean }[] = await query(manager, PROGRESS, [
+      key.source,
+      key.tenant,
+      key.eventId,
+    ]);
     if (rows[0] === undefined) return 'unknown';
     return rows[0].pending ? 'pending' : 'settled';
   }
 
   /** Whether this transaction is the only one that handles the event inline; released at its end. */
   async lockInline(manager: EntityManager, key: EventKey): Promise<boolean> {
-    const [row]: { locked: boolean }[] = await manager.query(
+    const [row]: { locked: boolean }[] = await query(
+      manager,
       `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked`,
-      [keyText(key)],
+      [lockName(dataSourceOf(manager), keyText(key))],
     );
     return row!.locked;
   }
@@ -190,7 +199,7 @@ export class ClaimStore {
     onlyToSkipped = false,
   ): Promise<boolean> {
     const values = [claimId, id, name, orderKey?.key ?? null, orderKey?.name ?? null];
-    const added: unknown[] = await manager.query(onlyToSkipped ? ADD_ROW_TO_SKIPPED : ADD_ROW, values);
+    const added: unknown[] = await query(manager, onlyToSkipped ? ADD_ROW_TO_SKIPPED : ADD_ROW, values);
     return added.length > 0;
   }
 
@@ -202,7 +211,7 @@ export class ClaimStore {
     limit: number,
     cursor: ClaimCursor = FIRST_CLAIM,
   ): Promise<RecentClaim[]> {
-    return manager.query(RECENT, [source, windowMs, limit, cursor.cursor_at, cursor.id]);
+    return query(manager, RECENT, [source, windowMs, limit, cursor.cursor_at, cursor.id]);
   }
 }
 

@@ -22,7 +22,7 @@ export interface PgResult {
 }
 
 /** An EntityManager's DataSource, by the name that TypeORM 1 gives it, or TypeORM 0.3. */
-interface ManagerOfEither {
+export interface ManagerOfEither {
   readonly dataSource?: DataSource;
   readonly connection?: DataSource;
 }

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
 import type { DeadReason } from '../core/states.js';
+import { query } from './own.schema.js';
 
 /** Dead rows that died of one error, and a person's word on them. */
 export interface DeadGroup {
@@ -43,12 +44,12 @@ export const DEAD_WINDOW = 10_000;
 export class DeadStore {
   /** Groups among the newest `DEAD_WINDOW` dead rows, newest first. */
   async groups(manager: EntityManager, limit: number): Promise<DeadGroup[]> {
-    return manager.query(GROUPS, [limit, DEAD_WINDOW]);
+    return query(manager, GROUPS, [limit, DEAD_WINDOW]);
   }
 
   /** Rows of a group, newest first. */
   async rows(manager: EntityManager, fingerprint: string, limit: number): Promise<DeadRow[]> {
-    return manager.query(ROWS, [fingerprint, limit, DEAD_WINDOW]);
+    return query(manager, ROWS, [fingerprint, limit, DEAD_WINDOW]);
   }
 
   /** A person's word on a group; `open` takes it back. */
@@ -60,10 +61,11 @@ export class DeadStore {
     note: string,
   ): Promise<void> {
     if (state === 'open') {
-      await manager.query(`DELETE FROM webhook_issue WHERE fingerprint = $1`, [fingerprint]);
+      await query(manager, `DELETE FROM webhook_issue WHERE fingerprint = $1`, [fingerprint]);
       return;
     }
-    await manager.query(
+    await query(
+      manager,
       `INSERT INTO webhook_issue (fingerprint, state, actor, note) VALUES ($1, $2, $3, $4)
            ON CONFLICT (fingerprint) DO UPDATE
           SET state = EXCLUDED.state, actor = EXCLUDED.actor, note = EXCLUDED.note, changed_at = clock_timestamp()`,

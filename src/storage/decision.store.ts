@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { OutboxState } from '../core/states.js';
+import { query } from './own.schema.js';
 import { rerun } from './replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
@@ -19,7 +20,7 @@ export class DecisionStore {
     outboxIds: readonly string[],
     waiting: readonly { readonly name: string; readonly ms: number }[],
   ): Promise<string[]> {
-    const rows: { id: string }[] = await manager.query(REVIVE, [
+    const rows: { id: string }[] = await query(manager, REVIVE, [
       outboxIds,
       waiting.map(({ name }) => name),
       waiting.map(({ ms }) => ms),
@@ -29,13 +30,14 @@ export class DecisionStore {
 
   /** Lets dead rows be: they hold their key no longer, and no redelivery revives them. Returns the ids of those that were dead. */
   async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
-    const rows: { id: string }[] = await manager.query(GIVE_UP, [outboxIds]);
+    const rows: { id: string }[] = await query(manager, GIVE_UP, [outboxIds]);
     return rows.map((row) => row.id);
   }
 
   /** The state of each row that is there. */
   async states(manager: EntityManager, outboxIds: readonly string[]): Promise<Map<string, OutboxState>> {
-    const rows: { id: string; state: OutboxState }[] = await manager.query(
+    const rows: { id: string; state: OutboxState }[] = await query(
+      manager,
       `SELECT id, state FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
       [outboxIds],
     );
@@ -47,7 +49,7 @@ export class DecisionStore {
    * False when the row is not parked.
    */
   async decide(manager: EntityManager, outboxId: string, decision: ParkedDecision): Promise<boolean> {
-    const rows: unknown[] = await manager.query(DECIDE, [outboxId, decision]);
+    const rows: unknown[] = await query(manager, DECIDE, [outboxId, decision]);
     return rows.length === 1;
   }
 }

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
+import { query } from './own.schema.js';
 
 export interface NewEffect {
   readonly id: string;
@@ -24,7 +25,7 @@ export class EffectStore {
   async enqueue(manager: EntityManager, effects: readonly NewEffect[]): Promise<Set<string>> {
     let end = 1;
     const payloadAt = effects.map(({ payload }) => (end += payload.length) - payload.length);
-    const rows: { id: string }[] = await manager.query(ENQUEUE, [
+    const rows: { id: string }[] = await query(manager, ENQUEUE, [
       effects.map((e) => e.id),
       effects.map((e) => e.name),
       effects.map((e) => e.key),
@@ -49,13 +50,14 @@ export class EffectStore {
     ids: readonly string[],
     payload: Buffer,
   ): Promise<{ id: string; otherPayload: boolean } | undefined> {
-    const rows: { id: string; other: boolean }[] = await manager.query(EXISTING, [ids, payload]);
+    const rows: { id: string; other: boolean }[] = await query(manager, EXISTING, [ids, payload]);
     return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
   }
 
   /** Those of the ids that are there, as this transaction sees it. */
   async present(manager: EntityManager, ids: readonly string[]): Promise<Set<string>> {
-    const rows: { id: string }[] = await manager.query(
+    const rows: { id: string }[] = await query(
+      manager,
       `SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
       [ids],
     );
@@ -64,7 +66,8 @@ export class EffectStore {
 
   /** The id of the effect that was enqueued outside a run under this key, by any of these as its first name. */
   async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
-    const rows: { id: string }[] = await manager.query(
+    const rows: { id: string }[] = await query(
+      manager,
       `SELECT id FROM webhook_outbox
         WHERE order_name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
       [names, key],

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
 import type { OutboxState } from '../core/states.js';
+import { query } from './own.schema.js';
 
 /** A row of an event as an erasure finds it. */
 export interface ErasableRow {
@@ -17,7 +18,8 @@ export interface ErasableRow {
 export class ErasureStore {
   /** Locks the claim. Whether it is erased already, or undefined when there is none. */
   async lockClaim(manager: EntityManager, key: EventKey): Promise<boolean | undefined> {
-    const rows: { erased: boolean }[] = await manager.query(
+    const rows: { erased: boolean }[] = await query(
+      manager,
       `SELECT erased_at IS NOT NULL AS erased FROM webhook_claim
         WHERE source = $1 AND tenant = $2 AND event_id = $3 FOR UPDATE`,
       [key.source, key.tenant, key.eventId],
@@ -30,7 +32,8 @@ export class ErasureStore {
    * enqueued effects that this statement's snapshot does not see.
    */
   async lockRows(manager: EntityManager, key: EventKey): Promise<ErasableRow[]> {
-    return manager.query(
+    return query(
+      manager,
       `SELECT id, kind, name, state, attempt FROM webhook_outbox
         WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL
         ORDER BY id FOR UPDATE`,
@@ -40,12 +43,13 @@ export class ErasureStore {
 
   /** Cancels what is unsettled and ends its leases, so that a run under way cannot settle; removes keys and texts from all rows. */
   async eraseRows(manager: EntityManager, ids: readonly string[]): Promise<void> {
-    await manager.query(ERASE_ROWS, [ids]);
+    await query(manager, ERASE_ROWS, [ids]);
   }
 
   /** Removes payloads and results. */
   async eraseData(manager: EntityManager, ids: readonly string[]): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `UPDATE webhook_outbox_data SET payload = NULL, result = NULL, other_payload_sha256 = NULL WHERE outbox_id = ANY($1)`,
       [ids],
     );
@@ -53,7 +57,8 @@ export class ErasureStore {
 
   /** Removes body and headers. The body's hash stays, so that the same bytes under a forged id are still recognised. */
   async eraseClaim(manager: EntityManager, key: EventKey, by: string, why: string): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `UPDATE webhook_claim SET body = NULL, headers = '{}', erased_at = clock_timestamp(), erased_by = $4, erased_why = $5
         WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId, by, why],

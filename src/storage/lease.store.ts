@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { dataSourceOf, onConnection } from './connection.js';
+import { query } from './own.schema.js';
 
 /** When a statement's connection is given up: a half-open one never answers. */
 const END_MS = 10_000;
@@ -13,13 +14,13 @@ const END_MS = 10_000;
 export class LeaseStore {
   /** Takes the job for `ms` milliseconds, or prolongs it. False while another owner has it. */
   async take(manager: EntityManager, name: string, owner: string, ms: number): Promise<boolean> {
-    const take = (one: EntityManager) => one.query<unknown[]>(TAKE, [name, owner, ms]);
+    const take = (one: EntityManager) => query<unknown[]>(one, TAKE, [name, owner, ms]);
     return (await onConnection(dataSourceOf(manager), take, END_MS)).length === 1;
   }
 
   async giveBack(manager: EntityManager, name: string, owner: string): Promise<void> {
     const drop = (one: EntityManager) =>
-      one.query(`DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
+      query(one, `DELETE FROM webhook_lease WHERE name = $1 AND owner = $2`, [name, owner]);
     await onConnection(dataSourceOf(manager), drop, END_MS);
   }
 }

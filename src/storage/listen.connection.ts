@@ -1,6 +1,6 @@
 import { Client, type ClientConfig, type Notification } from 'pg';
 import type { DataSource } from 'typeorm';
-import { CHANNEL } from './notify.store.js';
+import { quoted } from './own.schema.js';
 
 /**
  * A connection of its own that listens: one of a pool would be lent to others. It keeps an eye on itself, since a half-open socket
@@ -9,6 +9,7 @@ import { CHANNEL } from './notify.store.js';
 export class ListenConnection {
   private constructor(
     private readonly client: Client,
+    private readonly channel: string,
     private readonly timeoutMs: number,
     /** Fires when the connection has ended, as far as the socket tells. */
     readonly lost: AbortSignal,
@@ -20,6 +21,7 @@ export class ListenConnection {
    */
   static async open(
     config: ClientConfig,
+    channel: string,
     timeoutMs: number,
     onNotification: (payload: string) => void,
   ): Promise<ListenConnection> {
@@ -33,10 +35,10 @@ export class ListenConnection {
     client.on('error', (error) => lost.abort(error));
     client.on('end', () => lost.abort(new Error('the connection ended')));
     client.on('notification', ({ payload }: Notification) => onNotification(payload ?? ''));
-    const connection = new ListenConnection(client, timeoutMs, lost.signal);
+    const connection = new ListenConnection(client, channel, timeoutMs, lost.signal);
     try {
       await connection.inTime(client.connect());
-      await connection.inTime(client.query(`LISTEN ${CHANNEL}`));
+      await connection.inTime(client.query(`LISTEN ${quoted(channel)}`));
       return connection;
     } catch (error) {
       connection.close();
@@ -49,7 +51,7 @@ export class ListenConnection {
     const { rows } = await this.inTime(
       this.client.query<{ channel: string }>(`SELECT pg_listening_channels() AS channel`),
     );
-    if (!rows.some(({ channel }) => channel === CHANNEL)) {
+    if (!rows.some(({ channel }) => channel === this.channel)) {
       throw new Error('the server does not know that this connection listens');
     }
   }

@@ -1,13 +1,14 @@
-import { Injectable } from '@nestjs/common';
-import type { EntityManager } from 'typeorm';
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Statement } from './message.query.js';
 import { prepared } from './one.message.js';
-
-/** The channel of this package in a database. */
-export const CHANNEL = 'webhook_inbox';
+import { channelOf } from './own.schema.js';
 
 @Injectable()
 export class NotifyStore {
+  constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
+
   /**
    * Tells the listeners of every instance. Never in a claim's transaction, nor where an answer waits for it: the commit of a notification
    * takes a lock of the whole server, which whoever else notifies may hold for long; it cost 60 to 70 % of the commits when each
@@ -17,7 +18,7 @@ export class NotifyStore {
   statement(payload: string): Statement {
     return {
       sql: `SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`,
-      values: [CHANNEL, payload],
+      values: [channelOf(this.dataSource), payload],
     };
   }
 

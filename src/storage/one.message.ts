@@ -3,6 +3,7 @@ import type { DataSource, EntityManager } from 'typeorm';
 import { isLostStatement } from '../core/classify.js';
 import { dataSourceOf, pgClient, type PgClient, type PgResult } from './connection.js';
 import { OneMessage, type Answers, type Prepared, type Statement } from './message.query.js';
+import { qualified } from './own.schema.js';
 
 /** What statements are sent through: a manager, or what `eachInTransaction` gives. */
 export type Statements = Pick<EntityManager, 'query'>;
@@ -82,9 +83,10 @@ export async function inOneMessage(
   statements: readonly Statement[],
   send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
-  if (!writesProtocol(client)) return oneByOne(send, statements);
+  const own = statements.map(({ sql, values }) => ({ sql: qualified(dataSource, sql), values }));
+  if (!writesProtocol(client)) return oneByOne(send, own);
   await learn(client, dataSource);
-  const { error, results } = await submit(client, send, statements);
+  const { error, results } = await submit(client, send, own);
   if (error !== null) throw error;
   return results;
 }

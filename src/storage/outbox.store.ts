@@ -15,6 +15,7 @@ import {
   RELEASE,
   RENEW,
 } from './outbox.sql.js';
+import { query } from './own.schema.js';
 import { countPending } from './pending.sql.js';
 
 /** A name that this process can run. */
@@ -79,7 +80,7 @@ export class OutboxStore {
     leaseMs: number,
     names: readonly RunnableName[],
   ): Promise<LeaseResult> {
-    const rows: LeaseQueryRow[] = await manager.query(LEASE_ALONE, [
+    const rows: LeaseQueryRow[] = await query(manager, LEASE_ALONE, [
       owner,
       leaseMs,
       names.map((n) => n.name),
@@ -100,7 +101,7 @@ export class OutboxStore {
     key: EventKey,
     names: readonly Pick<RunnableName, 'name' | 'maxAttempts'>[],
   ): Promise<LeaseResult & { readonly busy: number }> {
-    const rows: LeaseQueryRow[] = await manager.query(LEASE_EVENT, [
+    const rows: LeaseQueryRow[] = await query(manager, LEASE_EVENT, [
       owner,
       leaseMs,
       key.source,
@@ -110,7 +111,7 @@ export class OutboxStore {
       names.map((n) => n.maxAttempts),
     ]);
     const ours = rows.map((row) => row.id);
-    const [count]: { pending: number }[] = await manager.query(LIVE_LEASES, [
+    const [count]: { pending: number }[] = await query(manager, LIVE_LEASES, [
       key.source,
       key.tenant,
       key.eventId,
@@ -121,13 +122,13 @@ export class OutboxStore {
 
   /** Records that an effect's call is about to be made. False when the lease is no longer ours: it must not be made. */
   async begin(manager: EntityManager, lease: Lease): Promise<boolean> {
-    const rows: unknown[] = await manager.query(BEGIN_EFFECT, fence(lease));
+    const rows: unknown[] = await query(manager, BEGIN_EFFECT, fence(lease));
     return rows.length === 1;
   }
 
   /** The loss of this attempt is not to be counted; a failure that is recorded is, by `fail` with `excused`. */
   async excuse(manager: EntityManager, lease: Lease): Promise<void> {
-    await manager.query(EXCUSE, fence(lease));
+    await query(manager, EXCUSE, fence(lease));
   }
 
   /**
@@ -142,19 +143,20 @@ export class OutboxStore {
     { delayMs = 0, running = false, since }: Release = {},
   ): Promise<number> {
     if (leases.length === 0) return 0;
-    const rows: unknown[] = await manager.query(RELEASE, [...fences(leases), delayMs, running, since]);
+    const rows: unknown[] = await query(manager, RELEASE, [...fences(leases), delayMs, running, since]);
     return rows.length;
   }
 
   /** Prolongs leases by `leaseMs` from now. Returns the ids of those still ours; a row locked by its own settle counts as ours. */
   async renew(manager: EntityManager, leases: readonly Lease[], leaseMs: number): Promise<Set<string>> {
-    const rows: { id: string }[] = await manager.query(RENEW, [...fences(leases), leaseMs]);
+    const rows: { id: string }[] = await query(manager, RENEW, [...fences(leases), leaseMs]);
     return new Set(rows.map((row) => row.id));
   }
 
   /** Number of dead rows, counted to `limit` at most. */
   async countDead(manager: EntityManager, limit: number): Promise<number> {
-    const [row]: { count: number }[] = await manager.query(
+    const [row]: { count: number }[] = await query(
+      manager,
       `SELECT count(*)::int AS count FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT $1) dead`,
       [limit],
     );
@@ -163,7 +165,7 @@ export class OutboxStore {
 
   /** Number of pending rows, counted to `limit` at most. */
   async countPending(manager: EntityManager, limit: number): Promise<number> {
-    const [row]: { count: number }[] = await manager.query(countPending('$1'), [limit]);
+    const [row]: { count: number }[] = await query(manager, countPending('$1'), [limit]);
     return row!.count;
   }
 }

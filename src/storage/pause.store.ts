@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
+import { query } from './own.schema.js';
 
 export type PauseKind = 'source' | 'handler' | 'effect';
 
@@ -24,7 +25,8 @@ export class PauseStore {
     by: string,
     reason: string,
   ): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ($1, $2, $3, $4)
            ON CONFLICT DO NOTHING RETURNING name`,
       [kind, storable(name, 255), storable(by, 255), storable(reason, 1_000)],
@@ -34,7 +36,8 @@ export class PauseStore {
 
   /** False when it was not paused. */
   async resume(manager: EntityManager, kind: PauseKind, name: string): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `WITH resumed AS (DELETE FROM webhook_pause WHERE kind = $1 AND name = $2 RETURNING name) SELECT name FROM resumed`,
       [kind, storable(name, 255)],
     );
@@ -43,7 +46,8 @@ export class PauseStore {
 
   async list(manager: EntityManager): Promise<Pause[]> {
     const rows: { kind: PauseKind; name: string; paused_at: Date; paused_by: string; reason: string }[] =
-      await manager.query(
+      await query(
+        manager,
         `SELECT kind, name, paused_at, paused_by, reason FROM webhook_pause ORDER BY kind, name`,
       );
     return rows.map((row) => ({

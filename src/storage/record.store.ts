@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
+import { query } from './own.schema.js';
 import { rerun } from './replay.sql.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
 import { PLACE } from './turn.sql.js';
@@ -28,7 +29,7 @@ export class RecordStore {
     limit: number,
     cursor: ClaimCursor = FIRST_CLAIM,
   ): Promise<DoneRow[]> {
-    const rows: DoneQueryRow[] = await manager.query(DONE, [
+    const rows: DoneQueryRow[] = await query(manager, DONE, [
       source,
       names,
       windowMs,
@@ -48,7 +49,8 @@ export class RecordStore {
 
   /** Locks a row that is still done and was never reconciled. False when it is not, or when someone else has it. */
   async lock(manager: EntityManager, outboxId: string): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `SELECT id FROM webhook_outbox WHERE id = $1 AND state = 'done' AND NOT reconciled FOR UPDATE SKIP LOCKED`,
       [outboxId],
     );
@@ -57,7 +59,7 @@ export class RecordStore {
 
   /** Marks a locked row as reconciled, and has it run again if asked. */
   async mark(manager: EntityManager, outboxId: string, runAgain: boolean): Promise<void> {
-    await manager.query(runAgain ? RUN_AGAIN : `UPDATE webhook_outbox SET reconciled = true WHERE id = $1`, [
+    await query(manager, runAgain ? RUN_AGAIN : `UPDATE webhook_outbox SET reconciled = true WHERE id = $1`, [
       outboxId,
     ]);
   }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 
 /** A request that was not believed, explained. Bytes and values of headers only where the application asked to keep them. */
 export interface Rejected {
@@ -32,7 +33,7 @@ export interface ListedRejection extends Rejected {
 @Injectable()
 export class RejectionStore {
   async add(manager: EntityManager, rejected: Rejected, kept: KeptRequest | undefined): Promise<void> {
-    await manager.query(ADD, [
+    await query(manager, ADD, [
       rejected.id,
       rejected.at,
       rejected.source,
@@ -56,7 +57,7 @@ export class RejectionStore {
     limit: number,
     filter: { readonly source?: string; readonly before?: string },
   ): Promise<ListedRejection[]> {
-    return manager.query(LIST, [limit, filter.before ?? LAST_ID, filter.source ?? null]);
+    return query(manager, LIST, [limit, filter.before ?? LAST_ID, filter.source ?? null]);
   }
 
   /** Requests of a source that were kept and not taken in since, oldest first, from after the row `after`. */
@@ -66,12 +67,13 @@ export class RejectionStore {
     limit: number,
     after?: string,
   ): Promise<({ readonly id: string; readonly at: Date; readonly method: string } & KeptRequest)[]> {
-    return manager.query(KEPT, [source, limit, after ?? FIRST_ID]);
+    return query(manager, KEPT, [source, limit, after ?? FIRST_ID]);
   }
 
   /** Notes that a kept request was verified after all; its bytes are in the claim from now on. */
   async taken(manager: EntityManager, id: string, as: string): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `UPDATE webhook_rejection SET taken_at = now(), taken_as = $2, body = NULL, headers = NULL, url = NULL WHERE id = $1`,
       [id, as],
     );
@@ -79,14 +81,16 @@ export class RejectionStore {
 
   /** Drops bytes after `keepMs` milliseconds and all but the newest `maxBytes` of them, rows after a week and all but the newest `max`. */
   async prune(manager: EntityManager, keepMs: number, max: number, maxBytes: number): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `UPDATE webhook_rejection SET body = NULL, headers = NULL, url = NULL
         WHERE body IS NOT NULL AND at < now() - $1 * interval '1 ms'`,
       [keepMs],
     );
-    await manager.query(DROP_BYTES, [maxBytes]);
-    await manager.query(`DELETE FROM webhook_rejection WHERE at < now() - interval '7 days'`);
-    await manager.query(
+    await query(manager, DROP_BYTES, [maxBytes]);
+    await query(manager, `DELETE FROM webhook_rejection WHERE at < now() - interval '7 days'`);
+    await query(
+      manager,
       `DELETE FROM webhook_rejection WHERE id <= (SELECT id FROM webhook_rejection ORDER BY id DESC OFFSET $1 LIMIT 1)`,
       [max],
     );

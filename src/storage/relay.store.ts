@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
+import { query } from './own.schema.js';
 import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
 
 /** A running process, as it tells of itself. */
@@ -47,7 +48,8 @@ export interface Backlog {
 @Injectable()
 export class RelayStore {
   async beat(manager: EntityManager, one: Instance): Promise<void> {
-    await manager.query(
+    await query(
+      manager,
       `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, sources)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
            ON CONFLICT (id) DO UPDATE SET running = EXCLUDED.running, listens = EXCLUDED.listens, seen_at = now()`,
@@ -66,11 +68,12 @@ export class RelayStore {
   }
 
   async leave(manager: EntityManager, id: string): Promise<void> {
-    await manager.query(`DELETE FROM webhook_relay WHERE id = $1`, [id]);
+    await query(manager, `DELETE FROM webhook_relay WHERE id = $1`, [id]);
   }
 
   async list(manager: EntityManager): Promise<SeenInstance[]> {
-    return manager.query(
+    return query(
+      manager,
       `SELECT id, host, pid, node, relays, listens, running, started_at AS "startedAt", seen_at AS "seenAt",
               (extract(epoch FROM now() - seen_at) * 1000)::float8 AS "silentMs"
          FROM webhook_relay ORDER BY seen_at DESC LIMIT 200`,
@@ -78,27 +81,29 @@ export class RelayStore {
   }
 
   async leases(manager: EntityManager): Promise<HeldLease[]> {
-    return manager.query(
+    return query(
+      manager,
       `SELECT name, owner, until FROM webhook_lease WHERE until > now() ORDER BY name LIMIT 100`,
     );
   }
 
   /** Forgets instances that have been silent for `ageMs` milliseconds. */
   async prune(manager: EntityManager, ageMs: number): Promise<void> {
-    await manager.query(`DELETE FROM webhook_relay WHERE seen_at < now() - $1 * interval '1 ms'`, [ageMs]);
+    await query(manager, `DELETE FROM webhook_relay WHERE seen_at < now() - $1 * interval '1 ms'`, [ageMs]);
   }
 
   /** Sources of the instances that have been seen since the last pruning. */
   async sources(manager: EntityManager): Promise<string[]> {
-    const rows: { source: string }[] = await manager.query(
+    const rows: { source: string }[] = await query(
+      manager,
       `SELECT DISTINCT unnest(sources) AS source FROM webhook_relay`,
     );
     return rows.map(({ source }) => source);
   }
 
   async backlog(manager: EntityManager): Promise<Backlog> {
-    const [row]: [{ pending: number; dead: number; parked: number }] = await manager.query(COUNTS);
-    const overdue: { name: string; ageMs: number }[] = await manager.query(OVERDUE);
+    const [row]: [{ pending: number; dead: number; parked: number }] = await query(manager, COUNTS);
+    const overdue: { name: string; ageMs: number }[] = await query(manager, OVERDUE);
     return { ...row, overdue };
   }
 
@@ -108,11 +113,12 @@ export class RelayStore {
     ageMs: number,
     silentMs: number,
   ): Promise<{ name: string; rows: number }[]> {
-    const known: { name: string }[] = await manager.query(
+    const known: { name: string }[] = await query(
+      manager,
       `SELECT DISTINCT unnest(names) AS name FROM webhook_relay WHERE seen_at > now() - $1 * interval '1 ms'`,
       [silentMs],
     );
-    return manager.query(UNKNOWN_NAMES, [known.map(({ name }) => name), ageMs]);
+    return query(manager, UNKNOWN_NAMES, [known.map(({ name }) => name), ageMs]);
   }
 }
 

@@ -3,6 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { storable, type EventKey } from '../core/event.js';
 import type { EventState, OutboxState } from '../core/states.js';
 import type { NewEffects, Rerun } from './leased.rows.js';
+import { query } from './own.schema.js';
 import {
   GENERATION,
   REFIRE,
@@ -50,11 +51,12 @@ export class ReplayStore {
     by: string,
     reason: string,
   ): Promise<void> {
-    await manager.query(TAKE_FOR_REPLAY, [replayId, claimId, storable(by, 255), storable(reason, 1_000)]);
+    await query(manager, TAKE_FOR_REPLAY, [replayId, claimId, storable(by, 255), storable(reason, 1_000)]);
   }
 
   async isTaken(manager: EntityManager, replayId: string, claimId: string): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `SELECT FROM webhook_replay WHERE replay_id = $1 AND claim_id = $2`,
       [replayId, claimId],
     );
@@ -73,7 +75,7 @@ export class ReplayStore {
     refire: boolean,
     newEffects: NewEffects,
   ): Promise<number | undefined> {
-    const rows: { generation: number }[] = await manager.query(REPLAY_ROW, [outboxId, refire, newEffects]);
+    const rows: { generation: number }[] = await query(manager, REPLAY_ROW, [outboxId, refire, newEffects]);
     return rows[0]?.generation;
   }
 
@@ -84,7 +86,7 @@ export class ReplayStore {
     generation: number,
     replayId: string,
   ): Promise<void> {
-    await manager.query(REFIRE, [outboxId, effect, generation, replayId]);
+    await query(manager, REFIRE, [outboxId, effect, generation, replayId]);
   }
 
   /** The generation in which an effect of this run is now: 0 unless a person asked for it once more. */
@@ -93,12 +95,13 @@ export class ReplayStore {
     outboxId: string,
     effectNames: readonly string[],
   ): Promise<number> {
-    const [row]: { generation: number }[] = await manager.query(GENERATION, [outboxId, effectNames]);
+    const [row]: { generation: number }[] = await query(manager, GENERATION, [outboxId, effectNames]);
     return row!.generation;
   }
 
   async rowsOf(manager: EntityManager, key: EventKey): Promise<EventRow[]> {
-    const rows: (Omit<EventRow, 'parentId'> & { parent_id: string | null })[] = await manager.query(
+    const rows: (Omit<EventRow, 'parentId'> & { parent_id: string | null })[] = await query(
+      manager,
       ROWS_OF_EVENT,
       [key.source, key.tenant, key.eventId],
     );
@@ -107,7 +110,8 @@ export class ReplayStore {
 
   /** The same keys in the order in which their events arrived; unknown ones last. */
   async byArrival(manager: EntityManager, keys: readonly EventKey[]): Promise<EventKey[]> {
-    const rows: { source: string; tenant: string; event_id: string }[] = await manager.query(
+    const rows: { source: string; tenant: string; event_id: string }[] = await query(
+      manager,
       `SELECT k.source, k.tenant, k.event_id
          FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k(source, tenant, event_id, nth)
          LEFT JOIN webhook_claim c ON c.source = k.source AND c.tenant = k.tenant AND c.event_id = k.event_id
@@ -124,7 +128,8 @@ export class ReplayStore {
     limit: number,
     replayId?: string,
   ): Promise<(EventKey & { readonly id: string })[]> {
-    const rows: { id: string; source: string; tenant: string; event_id: string }[] = await manager.query(
+    const rows: { id: string; source: string; tenant: string; event_id: string }[] = await query(
+      manager,
       SELECT_EVENTS,
       [
         criteria.source ?? null,

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 import {
   DELETE_AUDIT,
   DELETE_CLAIMS,
@@ -43,7 +44,7 @@ const FIRST_MARK: MarkCursor = { handler: '', source: '', tenant: '', key: Buffe
 export class RetentionStore {
   /** For the rest of the transaction. */
   async useIndexes(manager: EntityManager): Promise<void> {
-    await manager.query(INDEXES_ONLY);
+    await query(manager, INDEXES_ONLY);
   }
 
   /** Deletes claims of a source received more than `ageMs` milliseconds ago, with their rows. `looked` is how many were locked. */
@@ -53,7 +54,7 @@ export class RetentionStore {
     ageMs: number,
     limit: number,
   ): Promise<{ count: number; looked: number }> {
-    const locked = await manager.query<Key[]>(LOCK_OLD_CLAIMS, [source, ageMs, limit]);
+    const locked = await query<Key[]>(manager, LOCK_OLD_CLAIMS, [source, ageMs, limit]);
     return thoseGoing(manager, locked, ageMs, DELETE_CLAIMS);
   }
 
@@ -64,7 +65,7 @@ export class RetentionStore {
     ageMs: number,
     limit: number,
   ): Promise<{ count: number; looked: number }> {
-    const locked = await manager.query<Key[]>(LOCK_OLD_BODIES, [source, ageMs, limit]);
+    const locked = await query<Key[]>(manager, LOCK_OLD_BODIES, [source, ageMs, limit]);
     return thoseGoing(manager, locked, ageMs, EMPTY_BODIES);
   }
 
@@ -76,7 +77,8 @@ export class RetentionStore {
     limit: number,
     cursor = '00000000-0000-0000-0000-000000000000',
   ): Promise<{ count: number; looked: number; last: string | null }> {
-    const [row]: { count: number; looked: number; last: string | null }[] = await manager.query(
+    const [row]: { count: number; looked: number; last: string | null }[] = await query(
+      manager,
       EMPTY_EFFECTS,
       [source, Math.round(ageMs), limit, cursor],
     );
@@ -101,7 +103,7 @@ export class RetentionStore {
       looked: number;
       place: Omit<MarkCursor, 'key'> | null;
       key_sha256: Buffer;
-    }[] = await manager.query(DELETE_WATERMARKS, [
+    }[] = await query(manager, DELETE_WATERMARKS, [
       [...ages.keys()],
       [...ages.values()],
       limit,
@@ -119,7 +121,7 @@ export class RetentionStore {
    * @param quietMs only those that have brought nothing for so long. @default all
    */
   async storedSources(manager: EntityManager, quietMs?: number): Promise<string[]> {
-    const rows: { source: string }[] = await manager.query(STORED_SOURCES, [quietMs]);
+    const rows: { source: string }[] = await query(manager, STORED_SOURCES, [quietMs]);
     return rows.map(({ source }) => source);
   }
 
@@ -143,7 +145,8 @@ export class RetentionStore {
     cursor: Key = FIRST_KEY,
   ): Promise<{ count: number; looked: number; last: Key | null }> {
     const { source, tenant, event_id } = cursor;
-    const rows: { count: number; looked: number; last: Key | null }[] = await manager.query(
+    const rows: { count: number; looked: number; last: Key | null }[] = await query(
+      manager,
       DELETE_DUPLICATES,
       [ageMs, limit, source, tenant, event_id],
     );
@@ -168,6 +171,6 @@ async function thoseGoing(
 }
 
 async function counted(manager: EntityManager, sql: string, parameters: unknown[]): Promise<number> {
-  const [row]: { count: number }[] = await manager.query(sql, parameters);
+  const [row]: { count: number }[] = await query(manager, sql, parameters);
   return row!.count;
 }

@@ -13,6 +13,7 @@ import {
   SOURCES,
   effects,
 } from './event.sql.js';
+import { query } from './own.schema.js';
 import { exactWalkEnd, moreRows, owedEvents, rareState, walk, walkEnd, type Walk } from './search.sql.js';
 
 /** Which events a person asks for. */
@@ -151,17 +152,17 @@ export class SearchStore {
   }
 
   async detail(manager: EntityManager, id: string): Promise<EventDetail | undefined> {
-    const [row]: EventDetail[] = await manager.query(DETAIL, [id]);
+    const [row]: EventDetail[] = await query(manager, DETAIL, [id]);
     return row;
   }
 
   /** The rows owed for an event, oldest first. */
   async rows(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<EventRow[]> {
-    return manager.query(EVENT_ROWS, [source, tenant, eventId]);
+    return query(manager, EVENT_ROWS, [source, tenant, eventId]);
   }
 
   async conflicts(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<Conflict[]> {
-    return manager.query(CONFLICTS, [source, tenant, eventId]);
+    return query(manager, CONFLICTS, [source, tenant, eventId]);
   }
 
   /** The stored bytes of an event, and its content type. */
@@ -169,7 +170,8 @@ export class SearchStore {
     manager: EntityManager,
     id: string,
   ): Promise<{ body: Buffer | null; contentType: string | null } | undefined> {
-    const [row]: { body: Buffer | null; contentType: string | null }[] = await manager.query(
+    const [row]: { body: Buffer | null; contentType: string | null }[] = await query(
+      manager,
       `SELECT body, headers ->> 'content-type' AS "contentType" FROM webhook_claim WHERE id = $1`,
       [id],
     );
@@ -178,7 +180,8 @@ export class SearchStore {
 
   /** The frozen payload of an effect. */
   async payload(manager: EntityManager, outboxId: string): Promise<Buffer | null | undefined> {
-    const [row]: { payload: Buffer | null }[] = await manager.query(
+    const [row]: { payload: Buffer | null }[] = await query(
+      manager,
       `SELECT payload FROM webhook_outbox_data WHERE outbox_id = $1`,
       [outboxId],
     );
@@ -200,7 +203,7 @@ export class SearchStore {
   ): Promise<
     { source: string; lastAt: Date | null; lastType: string | null; lastVerifiedBy: string | null }[]
   > {
-    return manager.query(SOURCES, [sources]);
+    return query(manager, SOURCES, [sources]);
   }
 
   private async byId(
@@ -208,8 +211,8 @@ export class SearchStore {
     filter: EventFilter,
     configured: readonly string[],
   ): Promise<EventPage> {
-    const found: Place[] = UUID.test(filter.id!) ? await manager.query(BY_OUR_ID, [filter.id]) : [];
-    const named: Place[] = await manager.query(BY_EVENT_ID, [filter.sources ?? configured, filter.id]);
+    const found: Place[] = UUID.test(filter.id!) ? await query(manager, BY_OUR_ID, [filter.id]) : [];
+    const named: Place[] = await query(manager, BY_EVENT_ID, [filter.sources ?? configured, filter.id]);
     const unique = new Map([...found, ...named].map((place) => [place.id, place]));
     const events = await this.page(manager, [...unique.values()]);
     return { events: events.filter((event) => agrees(event, filter)) };
@@ -217,7 +220,7 @@ export class SearchStore {
 
   private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
     if (places.length === 0) return [];
-    return manager.query(EVENTS, [places.map((place) => place.id)]);
+    return query(manager, EVENTS, [places.map((place) => place.id)]);
   }
 }
 
@@ -235,5 +238,5 @@ function agrees(event: ListedEvent, filter: EventFilter): boolean {
 }
 
 async function run<T>(manager: EntityManager, { text, parameters }: Walk): Promise<T[]> {
-  return manager.query(text, parameters);
+  return query(manager, text, parameters);
 }

@@ -8,6 +8,7 @@ import { fence, fences } from './fence.js';
 import type { Lease, NamedEffect } from './leased.rows.js';
 import type { Statement } from './message.query.js';
 import { plannedOnce } from './one.message.js';
+import { query } from './own.schema.js';
 import {
   FAIL,
   FAIL_LATE,
@@ -44,10 +45,10 @@ export class SettleStore {
   async settle(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
     if (result === undefined) {
       // TypeORM's answer to an UPDATE: the rows it returned, and their number.
-      const [, count]: [unknown[], number] = await manager.query(SETTLE, fence(lease));
+      const [, count]: [unknown[], number] = await query(manager, SETTLE, fence(lease));
       return count === 1;
     }
-    const [row]: { settled: number }[] = await manager.query(SETTLE_WITH_RESULT, [...fence(lease), result]);
+    const [row]: { settled: number }[] = await query(manager, SETTLE_WITH_RESULT, [...fence(lease), result]);
     return row!.settled === 1;
   }
 
@@ -74,20 +75,20 @@ export class SettleStore {
 
   /** Settles a row as superseded: something newer of its key has been handled. False when the lease is no longer ours. */
   async supersede(manager: EntityManager, lease: Lease): Promise<boolean> {
-    const rows: unknown[] = await manager.query(SUPERSEDE, fence(lease));
+    const rows: unknown[] = await query(manager, SUPERSEDE, fence(lease));
     return rows.length === 1;
   }
 
   /** Settles an attempt whose lease had ended, if nobody has repeated it. */
   async settleLate(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
-    const rows: unknown[] = await manager.query(SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
+    const rows: unknown[] = await query(manager, SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
     return rows.length === 1;
   }
 
   /** Keeps the result of an attempt whose lease had ended, and has the row run again when it was parked. False when it was not. */
   async resumeLate(manager: EntityManager, lease: Lease, result: string): Promise<boolean> {
     await this.keepResult(manager, lease.id, result);
-    const rows: unknown[] = await manager.query(RESUME_LATE, [lease.id, lease.attempt]);
+    const rows: unknown[] = await query(manager, RESUME_LATE, [lease.id, lease.attempt]);
     return rows.length === 1;
   }
 
@@ -98,7 +99,7 @@ export class SettleStore {
     { reason }: FailedSettle & { state: 'dead' },
     error: string,
   ): Promise<boolean> {
-    const rows: unknown[] = await manager.query(FAIL_LATE, [
+    const rows: unknown[] = await query(manager, FAIL_LATE, [
       lease.id,
       lease.attempt,
       reason,
@@ -120,7 +121,7 @@ export class SettleStore {
     inDoubt = false,
     excused = false,
   ): Promise<boolean> {
-    const rows: unknown[] = await manager.query(FAIL, [
+    const rows: unknown[] = await query(manager, FAIL, [
       ...fence(lease),
       to.state,
       to.state === 'pending' ? to.delayMs : 0,
@@ -141,13 +142,14 @@ export class SettleStore {
     error: string,
   ): Promise<boolean> {
     const values = [...fence(lease), storable(error, MAX_ERROR_BYTES), JSON.stringify(effects)];
-    const rows: unknown[] = await manager.query(REFUSE_RERUN, values);
+    const rows: unknown[] = await query(manager, REFUSE_RERUN, values);
     return rows.length === 1;
   }
 
   /** Whether this very refusal was recorded, and nothing has happened to the row since. */
   async isRefusedRerun(manager: EntityManager, lease: Lease): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `SELECT 1 FROM webhook_outbox
         WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state <> 'pending' AND rerun ? 'refused'`,
       [lease.id, lease.attempt],
@@ -157,7 +159,8 @@ export class SettleStore {
 
   /** Whether this very failure was recorded, and nothing has happened to the row since. */
   async hasFailed(manager: EntityManager, lease: Lease, to: FailedSettle, error: string): Promise<boolean> {
-    const rows: unknown[] = await manager.query(
+    const rows: unknown[] = await query(
+      manager,
       `SELECT 1 FROM webhook_outbox
         WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state = $3 AND reason IS NOT DISTINCT FROM $4 AND error = $5`,
       [lease.id, lease.attempt, to.state, reasonOf(to), storable(error, MAX_ERROR_BYTES)],
@@ -167,7 +170,8 @@ export class SettleStore {
 
   /** How this very attempt has ended, if it was settled: how a COMMIT in doubt is resolved. */
   async endOf(manager: EntityManager, lease: Lease): Promise<'done' | 'superseded' | undefined> {
-    const rows: { state: 'done' | 'superseded' }[] = await manager.query(
+    const rows: { state: 'done' | 'superseded' }[] = await query(
+      manager,
       `SELECT state FROM webhook_outbox WHERE id = $1 AND attempt = $2 AND state IN ('done', 'superseded')`,
       [lease.id, lease.attempt],
     );
@@ -176,7 +180,7 @@ export class SettleStore {
 
   /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
   async keepResult(manager: EntityManager, outboxId: string, result: string): Promise<void> {
-    await manager.query(KEEP_RESULT, [outboxId, result]);
+    await query(manager, KEEP_RESULT, [outboxId, result]);
   }
 }
 

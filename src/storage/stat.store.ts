@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
 import type { Counted, SecretUse } from '../core/tally.js';
+import { query } from './own.schema.js';
 
 const MAX_METRIC_BYTES = 100;
 
@@ -18,8 +19,8 @@ export interface StatPoint {
 export class StatStore {
   /** For the rest of the transaction: counts may be lost with the server; they must not cost the claims an fsync, nor wait for a lock. */
   async lightly(manager: EntityManager): Promise<void> {
-    await manager.query(`SET LOCAL synchronous_commit = off`);
-    await manager.query(`SET LOCAL lock_timeout = 2000`);
+    await query(manager, `SET LOCAL synchronous_commit = off`);
+    await query(manager, `SET LOCAL lock_timeout = 2000`);
   }
 
   /** Adds what a process counted. In the caller's transaction. */
@@ -29,7 +30,7 @@ export class StatStore {
     const again = duplicates.toSorted(by((d) => JSON.stringify([d.source, d.tenant, d.eventId])));
     const used = secrets.toSorted(by((s) => `${s.source} ${s.fingerprint}`));
     if (stats.length > 0) {
-      await manager.query(ADD, [
+      await query(manager, ADD, [
         stats.map((m) => m.source),
         // A provider of the application's own may give any reason.
         stats.map((m) => storable(m.metric, MAX_METRIC_BYTES)),
@@ -37,7 +38,7 @@ export class StatStore {
       ]);
     }
     if (again.length > 0) {
-      await manager.query(ADD_DUPLICATES, [
+      await query(manager, ADD_DUPLICATES, [
         again.map((d) => d.source),
         again.map((d) => d.tenant),
         again.map((d) => d.eventId),
@@ -46,7 +47,7 @@ export class StatStore {
       ]);
     }
     if (used.length > 0) {
-      await manager.query(ADD_SECRETS, [
+      await query(manager, ADD_SECRETS, [
         used.map((s) => s.source),
         used.map((s) => s.fingerprint),
         used.map((s) => s.deliveries),
@@ -62,7 +63,7 @@ export class StatStore {
     stepMs: number,
     bySource: boolean,
   ): Promise<StatPoint[]> {
-    const rows: { at: Date; source: string; metric: string; value: string }[] = await manager.query(SERIES, [
+    const rows: { at: Date; source: string; metric: string; value: string }[] = await query(manager, SERIES, [
       sinceMs,
       stepMs,
       bySource,
@@ -72,7 +73,8 @@ export class StatStore {
 
   async secretUses(manager: EntityManager): Promise<(SecretUse & { readonly firstAt: Date })[]> {
     const rows: { source: string; fingerprint: string; deliveries: string; first_at: Date; last_at: Date }[] =
-      await manager.query(
+      await query(
+        manager,
         `SELECT source, fingerprint, deliveries, first_at, last_at FROM webhook_secret_use ORDER BY source, last_at DESC LIMIT 500`,
       );
     return rows.map((row) => ({
@@ -85,7 +87,7 @@ export class StatStore {
   }
 
   async prune(manager: EntityManager, ageMs: number): Promise<void> {
-    await manager.query(`DELETE FROM webhook_stat WHERE minute < now() - $1 * interval '1 ms'`, [ageMs]);
+    await query(manager, `DELETE FROM webhook_stat WHERE minute < now() - $1 * interval '1 ms'`, [ageMs]);
   }
 }
 

@@ -1,6 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { dataSourceOf } from './connection.js';
 import type { Statement } from './message.query.js';
+import { lockName, query } from './own.schema.js';
 import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
 /** Rows of one run one after the other. Two are one when both parts are. */
@@ -31,13 +33,18 @@ export class TurnStore {
     blocked: readonly string[],
     after: OrderKey = START,
   ): Promise<{ given: number; next: OrderKey | undefined } | undefined> {
-    const [lock]: { locked: boolean }[] = await manager.query(
-      `SELECT pg_try_advisory_xact_lock(hashtextextended('webhook-inbox:turns', 0)) AS locked`,
+    const [lock]: { locked: boolean }[] = await query(
+      manager,
+      `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS locked`,
+      [lockName(dataSourceOf(manager), 'turns')],
     );
     if (!lock!.locked) return undefined;
     // A statement of its own after the lock: its snapshot sees what the former holder has committed.
-    const [row]: { given: number; looked: number; last_name: string; last_key: string }[] =
-      await manager.query(GIVE_TURNS, [names, KEYS_A_LOOK, after.name, after.key, blocked]);
+    const [row]: { given: number; looked: number; last_name: string; last_key: string }[] = await query(
+      manager,
+      GIVE_TURNS,
+      [names, KEYS_A_LOOK, after.name, after.key, blocked],
+    );
     const next = row!.looked < KEYS_A_LOOK ? undefined : { name: row!.last_name, key: row!.last_key };
     return { given: row!.given, next };
   }
@@ -45,7 +52,7 @@ export class TurnStore {
   /** Passes the turn to the next row of the key, in the transaction that settled the one before. */
   async pass(manager: EntityManager, key: OrderKey): Promise<boolean> {
     const { sql, values } = this.passing(key);
-    const rows: unknown[] = await manager.query(sql, [...values!]);
+    const rows: unknown[] = await query(manager, sql, [...values!]);
     return rows.length === 1;
   }
 

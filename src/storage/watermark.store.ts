@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 
 const MAX_AHEAD = '1 day';
 
@@ -21,7 +22,7 @@ export class WatermarkStore {
     },
     at: Date,
   ): Promise<'newest' | 'stale' | 'future'> {
-    const [row]: { future: boolean; raised: boolean }[] = await manager.query(RAISE, [
+    const [row]: { future: boolean; raised: boolean }[] = await query(manager, RAISE, [
       mark.handler,
       mark.source,
       mark.tenant,

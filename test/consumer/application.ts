@@ -84,7 +84,7 @@ import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
 export default new DataSource({
   type: 'postgres',
   url: process.env.DATABASE_URL!,
-  migrations: [...webhookInboxMigrations],
+  migrations: webhookInboxMigrations(),
 });
 `;
 

@@ -48,7 +48,7 @@ const CONSUMER = {
     import { DataSource, type DataSourceOptions } from 'typeorm';
     import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
     export const options = {
-      type: 'postgres', url: process.env.DATABASE_URL!, migrations: [...webhookInboxMigrations],
+      type: 'postgres', url: process.env.DATABASE_URL!, migrations: webhookInboxMigrations(),
     } satisfies DataSourceOptions;
     export default new DataSource(options);`,
   'main.ts': `

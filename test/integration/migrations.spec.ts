@@ -23,7 +23,7 @@ afterEach(async () => {
 
 /** The migrations as a host lists them in a DataSource of its own. */
 function host(more: Partial<{ migrationsTransactionMode: 'all' | 'each' | 'none' }> = {}): DataSource {
-  return new DataSource({ ...options(database.url), migrations: [...webhookInboxMigrations], ...more });
+  return new DataSource({ ...options(database.url), migrations: webhookInboxMigrations(), ...more });
 }
 
 async function within<T>(dataSource: DataSource, work: (dataSource: DataSource) => Promise<T>): Promise<T> {
@@ -59,7 +59,7 @@ describe('case 39 the migrations', () => {
          VALUES ('awardee', '', 'd-1', gen_random_uuid(), 0, 'grant.made', 'delivery', 'test', '{}')`,
       );
       await database.query(`DELETE FROM migrations`);
-      expect(await dataSource.runMigrations()).toHaveLength(webhookInboxMigrations.length);
+      expect(await dataSource.runMigrations()).toHaveLength(webhookInboxMigrations().length);
       expect(await schema()).toEqual(before);
       expect(await database.query(`SELECT event_id FROM webhook_claim`)).toEqual([{ event_id: 'd-1' }]);
     });
@@ -69,7 +69,7 @@ describe('case 39 the migrations', () => {
     const dataSource = host();
     await within(dataSource, async () => {
       await dataSource.runMigrations();
-      for (const _ of webhookInboxMigrations) await dataSource.undoLastMigration();
+      for (const _ of webhookInboxMigrations()) await dataSource.undoLastMigration();
     });
     expect(await schema()).toEqual([]);
     expect(await database.query(`SELECT proname FROM pg_proc WHERE proname LIKE 'webhook%'`)).toEqual([]);
@@ -137,14 +137,14 @@ describe('case 39 the migrations', () => {
     for (const child of children) child.send('go');
     const ran = (await Promise.all(reports)).flat();
     expect((await Promise.all(ended)).map(([status]) => status as number)).toEqual([0, 0, 0, 0, 0]);
-    expect(ran).toEqual(webhookInboxMigrations.map(({ name }) => name));
+    expect(ran).toEqual(webhookInboxMigrations().map(({ name }) => name));
     expect(await database.query(`SELECT name FROM migrations`)).toEqual(ran.map((name) => ({ name })));
   }, 120_000);
 
   it('migrate() works with a DataSource that is not initialized, and says what ran', async () => {
     const dataSource = host();
     try {
-      expect(await migrate(dataSource)).toEqual(webhookInboxMigrations.map(({ name }) => name));
+      expect(await migrate(dataSource)).toEqual(webhookInboxMigrations().map(({ name }) => name));
       expect(await migrate(dataSource)).toEqual([]);
     } finally {
       await dataSource.destroy();

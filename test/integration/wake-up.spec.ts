@@ -257,7 +257,7 @@ describe('wake-up across instances', () => {
       {
         connect: () => {
           attempts += 1;
-          return ListenConnection.open({ host: '127.0.0.1', port: 1 }, 200, () => undefined);
+          return ListenConnection.open({ host: '127.0.0.1', port: 1 }, 'any', 200, () => undefined);
         },
         notify: async () => undefined,
         wake: () => undefined,
@@ -283,6 +283,7 @@ describe('wake-up across instances', () => {
         connect: async (onNotification) => {
           const connection = await ListenConnection.open(
             { connectionString: database.url },
+            'Any "channel"',
             1_000,
             onNotification,
           );
@@ -290,7 +291,7 @@ describe('wake-up across instances', () => {
           return connection;
         },
         notify: async (payload) =>
-          void (await database.query(`SELECT pg_notify('webhook_inbox', $1)`, [payload])),
+          void (await database.query(`SELECT pg_notify('Any "channel"', $1)`, [payload])),
         wake: () => (wakes += 1),
         onLost: () => undefined,
         onDeaf: () => undefined,

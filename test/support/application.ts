@@ -19,6 +19,8 @@ export interface ApplicationSetup {
   readonly databaseUrl: string;
   readonly poolSize?: number;
   readonly entities?: readonly Type[];
+  /** More options of its DataSource. */
+  readonly dataSource?: { readonly schema?: string; readonly extra?: object };
   readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
   readonly providers?: readonly Provider[];
   readonly controllers?: readonly Type[];
@@ -36,6 +38,7 @@ export async function createApplication(setup: ApplicationSetup): Promise<INestA
         ...dataSourceOptions(setup.databaseUrl, setup.poolSize),
         entities: [...(setup.entities ?? [])],
         retryAttempts: 0,
+        ...setup.dataSource,
       }),
       ScheduleModule.forRoot(),
       WebhooksModule.forRoot(setup.webhooks),

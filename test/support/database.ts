@@ -42,8 +42,10 @@ export async function createDatabase({ empty = false } = {}): Promise<TestDataba
   };
 }
 
+type PostgresOptions = Extract<DataSourceOptions, { readonly type: 'postgres' }>;
+
 /** Options of a test application's DataSource. */
-export function options(url: string, poolSize = 10): DataSourceOptions {
+export function options(url: string, poolSize = 10): PostgresOptions {
   return { type: 'postgres', url, poolSize, logging: false };
 }
 

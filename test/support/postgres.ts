@@ -41,7 +41,11 @@ export async function startServer(): Promise<void> {
 export async function createTemplate(): Promise<void> {
   const url = new URL(process.env.TEST_POSTGRES_URL!);
   url.pathname = `/${process.env.TEST_POSTGRES_TEMPLATE}`;
-  const dataSource = new DataSource({ type: 'postgres', url: url.href, migrations: webhookInboxMigrations });
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url: url.href,
+    migrations: webhookInboxMigrations(),
+  });
   await dataSource.initialize();
   await dataSource.runMigrations();
   await dataSource.query(RECEIVED_EVENT);

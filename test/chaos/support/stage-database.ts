@@ -12,7 +12,11 @@ export async function createStageDatabase(serverUrl: string, name: string): Prom
   await client.end();
   const url = new URL(serverUrl);
   url.pathname = `/${name}`;
-  const dataSource = new DataSource({ type: 'postgres', url: url.href, migrations: webhookInboxMigrations });
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url: url.href,
+    migrations: webhookInboxMigrations(),
+  });
   await dataSource.initialize();
   await dataSource.runMigrations();
   await dataSource.query(CHAOS_TABLES);

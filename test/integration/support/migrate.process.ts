@@ -8,7 +8,7 @@ import { options } from '../../support/database.js';
 
 const dataSource = new DataSource({
   ...options(process.env.DATABASE_URL!, 2),
-  migrations: [...webhookInboxMigrations],
+  migrations: webhookInboxMigrations(),
 });
 await dataSource.initialize();
 process.send!('ready');
