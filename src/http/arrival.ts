@@ -1,8 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Answer } from '../core/answer.js';
 import { ANSWERS } from '../inbox/answers.js';
 import type { Holding } from './byte-budget.js';
 import { Chunks } from './chunks.js';
+import { keepRawBody, rawBodyOf } from './raw-body.js';
 
 /** Bytes a millisecond (about 16 kB a second) below which a body is slow: the first to be given up when others need its room. */
 const SLOW_BYTES_PER_MS = 16;
@@ -12,6 +14,25 @@ const MAX_DROPPED_BYTES = 32 * 1024 * 1024;
 /** What came of a body: its bytes, or why they are not taken. */
 export type Arrived =
   { readonly bytes: Buffer; readonly holding: Holding } | { readonly refused: Answer } | 'gone';
+
+/** What is to be done when a connection ends. */
+const connections = new WeakMap<object, Set<() => void>>();
+
+/** Node tells the end of a connection to the response whose turn it is alone, and to none of those that wait behind it. */
+function atEndOf(connection: Partial<Socket> | undefined, over: () => void): void {
+  // A serverless host makes requests without a connection.
+  if (connection?.once === undefined) return;
+  if (connection.destroyed === true) return over();
+  let all = connections.get(connection);
+  if (all === undefined) {
+    const these = (all = new Set());
+    connections.set(connection, these);
+    connection.once('close', () => {
+      for (const one of these) one();
+    });
+  }
+  all.add(over);
+}
 
 /** A body on its way in. Once it is refused or answered nothing of it is kept, and the rest is read and dropped within bounds. */
 export class Arrival {
@@ -41,17 +62,22 @@ export class Arrival {
     request.on('error', () => this.finish('gone'));
   }
 
-  /** @param open gives it its holding; called back when others need the room */
+  /** @param hold gives it its holding */
   static kept(
     request: IncomingMessage,
     response: ServerResponse,
     maxBytes: number,
-    open: (givenUp: () => void) => Holding,
+    hold: (arrival: Arrival) => Holding,
   ): Arrival {
     const arrival = new Arrival(request, response, maxBytes);
-    const holding = open(() => arrival.refuse(ANSWERS.unavailable));
+    const holding = hold(arrival);
     arrival.holding = holding;
-    response.once('close', () => holding.close());
+    const over = () => {
+      connections.get(request.socket)?.delete(over);
+      holding.close();
+    };
+    response.once('close', over);
+    atEndOf(request.socket, over);
     return arrival;
   }
 
@@ -62,6 +88,13 @@ export class Arrival {
 
   get isAnswered(): boolean {
     return this.response.writableEnded || this.response.closed;
+  }
+
+  /** Others need its room, or its answer is given and only waits to be read. */
+  givenUp(): void {
+    // Its request lasts until the answer is read, and the bytes with it.
+    if (rawBodyOf(this.request) !== undefined) keepRawBody(this.request, { refused: ANSWERS.unavailable });
+    this.refuse(ANSWERS.unavailable);
   }
 
   whenOver(over: () => void): void {

@@ -49,8 +49,8 @@ export class BodyIntake {
       keepRawBody(request, refused);
       return true;
     }
-    const arrival = Arrival.kept(request, response, source.maxBytes, (givenUp) =>
-      this.budget.open(source.name, address, givenUp),
+    const arrival = Arrival.kept(request, response, source.maxBytes, (one) =>
+      this.budget.open(source.name, address, one),
     );
     this.follow(arrival);
     const arrived = await arrival.arrived;

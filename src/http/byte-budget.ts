@@ -5,6 +5,16 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 /** For how long a source that was refused counts as waiting: its senders are told to come again after 5 s. */
 const WAITS_MS = 5_000;
 
+/** How often at most bodies are looked through for answered ones, while the budget is full. */
+const CLEAR_EVERY_MS = 100;
+
+/** What the budget asks of a body. */
+export interface HeldBody {
+  readonly isAnswered: boolean;
+  /** Called when others need its room; its bytes are given back by then. */
+  givenUp(): void;
+}
+
 /** The bytes that the bodies of one source hold, or those of them that one address sends. */
 class Share {
   bytes = 0;
@@ -43,6 +53,8 @@ export class ByteBudget {
   private readonly sources = new Map<string, Share>();
   /** Bodies that have brought next to nothing lately, the longest such first. */
   private readonly slow = new Set<Holding>();
+  private readonly holdings = new Set<Holding>();
+  private clearedAt = -Infinity;
   /** Until when some source counts as waiting, on the monotonic clock. */
   private waitsUntil = -Infinity;
 
@@ -52,12 +64,15 @@ export class ByteBudget {
     return this.used;
   }
 
-  /**
-   * The holding of a body that begins to arrive.
-   * @param givenUp called when others need its room; its bytes are given back by then
-   */
-  open(source: string, address: string, givenUp: () => void): Holding {
-    return new Holding(this, source, address, givenUp);
+  /** The holding of a body that begins to arrive. */
+  open(source: string, address: string, body: HeldBody): Holding {
+    const holding = new Holding(this, source, address, body);
+    this.holdings.add(holding);
+    return holding;
+  }
+
+  closed(holding: Holding): void {
+    this.holdings.delete(holding);
   }
 
   /** The shares that a body counts for: its source's, and its sender's in it. */
@@ -70,6 +85,7 @@ export class ByteBudget {
   makeRoom(holding: Holding, bytes: number): boolean {
     const [source, sender] = holding.shares;
     if (performance.now() < this.waitsUntil && this.isBeyondShare(source, bytes)) return false;
+    if (this.used + bytes > this.options.byteBudget) this.clearAnswered();
     while (this.used + bytes > this.options.byteBudget) {
       const victim = this.victimFor(source, sender, bytes);
       victim?.giveUp();
@@ -88,6 +104,17 @@ export class ByteBudget {
   markSlow(holding: Holding, isSlow: boolean): void {
     if (isSlow) this.slow.add(holding);
     else this.slow.delete(holding);
+  }
+
+  /**
+   * Gives up bodies whose answers wait to be read: who sends one request behind another and reads nothing could hold the whole budget
+   * for as long as the connection lasts. The look at each body is taken a few times a second.
+   */
+  private clearAnswered(): void {
+    const now = performance.now();
+    if (now - this.clearedAt < CLEAR_EVERY_MS) return;
+    this.clearedAt = now;
+    for (const holding of this.holdings) if (holding.isAnswered) holding.giveUp();
   }
 
   private victimFor(source: Share, sender: Share, bytes: number): Holding | undefined {
@@ -156,7 +183,7 @@ export class Holding {
     private readonly budget: ByteBudget,
     private readonly source: string,
     private readonly address: string,
-    private readonly givenUp: () => void,
+    private readonly body: HeldBody,
   ) {
     this.shares = budget.sharesOf(source, address);
     this.enter();
@@ -186,9 +213,13 @@ export class Holding {
     this.budget.markSlow(this, isSlow && this.isArriving);
   }
 
+  get isAnswered(): boolean {
+    return this.body.isAnswered;
+  }
+
   giveUp(): void {
     this.close();
-    this.givenUp();
+    this.body.givenUp();
   }
 
   /** Keeps the bytes counted until `work` has ended, also when the answer comes before. */
@@ -208,6 +239,7 @@ export class Holding {
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.budget.closed(this);
     this.arrived();
     this.leaveIfOver();
   }

@@ -12,7 +12,7 @@ import { HostAnswers } from './host.answers.js';
 import { HostPipeline } from './host.pipeline.js';
 import { LongPaths, type RouteAdding } from './long.paths.js';
 import { rawBodyOf } from './raw-body.js';
-import { expressAddress, networkOf } from './sender.address.js';
+import { addressOf, expressAddress } from './sender.address.js';
 import { WebhookRoutes, type FoundRoute } from './webhook.routes.js';
 
 type Next = (error?: unknown) => void;
@@ -190,7 +190,7 @@ export class RawBodyInstaller {
       if (found === undefined) return payload;
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
-      if (!(await this.intake.read(raw, reply.raw, source, networkOf(request.ip))))
+      if (!(await this.intake.read(raw, reply.raw, source, addressOf(request))))
         return new Promise(() => undefined);
       if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
         // What hooks before this one have set, CORS for one.

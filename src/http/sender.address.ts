@@ -12,7 +12,16 @@ export function expressAddress(express: ExpressLike, request: IncomingMessage): 
     headers: { value: request.headers },
     socket: { value: request.socket },
   }) as { readonly ip?: string };
-  return networkOf(seen.ip);
+  return addressOf(seen);
+}
+
+/** Of a request as an adapter has it. The application's own function may decide whom to trust, and throw: that is no reason to refuse. */
+export function addressOf(request: { readonly ip?: string }): string {
+  try {
+    return networkOf(request.ip);
+  } catch {
+    return '';
+  }
 }
 
 /** Who has an IPv6 address has the 2^64 of its network: they count as one. */

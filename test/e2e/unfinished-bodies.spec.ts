@@ -7,7 +7,7 @@ import { ByteBudget } from '../../src/http/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { OK, Receiver, UNAUTHORIZED, UNAVAILABLE } from '../support/receiver.js';
-import { awardee, type SignedRequest } from '../support/signing.js';
+import { AWARDEE_SECRET, awardee, type SignedRequest } from '../support/signing.js';
 import { awardeeSource } from '../support/sources.js';
 
 const BUDGET = 1024 * 1024;
@@ -46,6 +46,7 @@ class Sender {
   }
 }
 
+let secrets: Promise<readonly string[]> = Promise.resolve([AWARDEE_SECRET]);
 let deliveries = 0;
 const sized = (bytes: number) =>
   awardee(`unfinished-${++deliveries}`, 'grant.made', Buffer.from(`"${'a'.repeat(bytes - 2)}"`));
@@ -67,6 +68,7 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
           attacked: awardeeSource(),
           quiet: awardeeSource(),
           large: awardeeSource({ maxBytes: 25_000_000 }),
+          asked: awardeeSource({ secrets: () => secrets }),
         },
       },
       configure: (app) => {
@@ -136,6 +138,38 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
     sender.head('/webhooks/attacked', { ...first.headers, 'content-length': String(first.body.length) });
     sender.socket.write(first.body);
     expect(await sender.answer()).toBe(OK);
+  });
+
+  describe('behind a request whose answer takes its time, on one connection', () => {
+    let release!: () => void;
+    /** Answered 401, and the answers wait for that of the first. */
+    const pipelined = async () => {
+      secrets = new Promise((resolve) => (release = () => resolve([AWARDEE_SECRET])));
+      const sender = await open();
+      for (const path of ['asked', ...Array.from({ length: 7 }, () => 'attacked')]) {
+        const { headers } = sized(10);
+        sender.head(`/webhooks/${path}`, { ...headers, 'content-length': String(BODY_BYTES) });
+        sender.socket.write(Buffer.alloc(BODY_BYTES));
+      }
+      await until(() => held() === BUDGET);
+      return sender;
+    };
+
+    it('cost another source nothing', async () => {
+      const sender = await pipelined();
+      expect(await receiver.deliver('quiet', sized(3 * BODY_BYTES))).toBe(OK);
+      expect(held()).toBe(BODY_BYTES);
+      release();
+      await until(() => sender.received.split('HTTP/1.1 401').length === 9);
+    });
+
+    it('are counted no more once the connection has ended', async () => {
+      const sender = await pipelined();
+      sender.socket.destroy();
+      await until(() => held() === BODY_BYTES);
+      release();
+      await until(() => held() === 0);
+    });
   });
 
   it('without a signature they are answered 401 at once, and nothing of them is kept', async () => {

@@ -1,3 +1,5 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { resolveOptions } from '../../src/core/resolve-options.js';
@@ -5,17 +7,19 @@ import { ByteBudget, type Holding } from '../../src/http/byte-budget.js';
 import { Chunks } from '../../src/http/chunks.js';
 import { encodingOf, unpack } from '../../src/http/unpacking.js';
 import { awardeeSource } from '../support/sources.js';
-import { networkOf } from '../../src/http/sender.address.js';
+import { addressOf, expressAddress, networkOf } from '../../src/http/sender.address.js';
 
 const BUDGET = 1_000;
 
+const nobody = { isAnswered: false, givenUp: () => {} };
 const budgetOf = () => new ByteBudget(resolveOptions({ sources: {}, byteBudget: BUDGET }));
 
 describe('the byte budget', () => {
   let budget: ByteBudget;
   let gone: string[];
+  const answered = new Set<string>();
   const open = (source: string, address = 'a', name = `${source} ${address}`) =>
-    budget.open(source, address, () => gone.push(name));
+    budget.open(source, address, { isAnswered: answered.has(name), givenUp: () => void gone.push(name) });
   const held = (source: string, bytes: number, address?: string, name?: string): Holding => {
     const holding = open(source, address, name);
     expect(holding.take(bytes)).toBe(true);
@@ -25,6 +29,7 @@ describe('the byte budget', () => {
   beforeEach(() => {
     budget = budgetOf();
     gone = [];
+    answered.clear();
   });
 
   it('one source and one address may use all of it', () => {
@@ -72,6 +77,15 @@ describe('the byte budget', () => {
     expect(gone).toEqual([]);
   });
 
+  it('one whose answer waits to be read makes room, also where it is complete', () => {
+    answered.add('attacked a');
+    held('attacked', 600).arrived();
+    held('attacked', 400, 'b').arrived();
+    expect(open('quiet').take(600)).toBe(true);
+    expect(gone).toEqual(['attacked a']);
+    expect(budget.heldBytes).toBe(BUDGET);
+  });
+
   it('while a source waits, the others do not grow beyond their part', () => {
     const first = held('busy', 600);
     const second = held('busy', 400);
@@ -115,7 +129,7 @@ describe('the byte budget', () => {
         const tried = budgetOf();
         const ends: (() => void)[] = [];
         const bodies = Array.from({ length: 6 }, (_, nth) =>
-          tried.open(`source ${nth % 2}`, `address ${nth % 3}`, () => {}),
+          tried.open(`source ${nth % 2}`, `address ${nth % 3}`, nobody),
         );
         for (const { body, what, bytes } of steps) {
           const holding = bodies[body]!;
@@ -169,6 +183,16 @@ it.each([
   ['unknown', 'unknown'],
 ])('the address %s counts as %s', (address, network) => expect(networkOf(address)).toBe(network));
 
+it('an address that the application cannot tell is none, and no reason to refuse', () => {
+  const refusing = {
+    get ip(): string {
+      throw new TypeError("Cannot read properties of undefined (reading 'startsWith')");
+    },
+  };
+  const request = new IncomingMessage(new Socket());
+  expect([addressOf(refusing), expressAddress({ request: refusing }, request)]).toEqual(['', '']);
+});
+
 describe('a packed body', () => {
   const source = resolveOptions({
     sources: { packed: awardeeSource({ maxBytes: 10_000_000, encodings: ['gzip', 'deflate', 'br'] }) },
@@ -180,7 +204,7 @@ describe('a packed body', () => {
   ] as const;
   const unpacked = async (encoding: (typeof ways)[number][0], bytes: Buffer) => {
     const budget = new ByteBudget(resolveOptions({ sources: {} }));
-    const holding = budget.open('packed', 'a', () => {});
+    const holding = budget.open('packed', 'a', nobody);
     const body = await unpack(encoding, bytes, source, holding);
     holding.close();
     expect(budget.heldBytes).toBe(0);
