@@ -1,3 +1,4 @@
+import { isNativeError } from 'node:util/types';
 import { WebhookInboxError } from './errors.js';
 import { headOf, storable } from './event.js';
 import { withoutValues } from './value-free.js';
@@ -29,7 +30,21 @@ export function errorText(error: unknown): string {
 }
 
 function wholeText(error: unknown): string {
-  if (!(error instanceof Error)) return `non-Error thrown: ${String(error)}`;
+  try {
+    return toldText(error);
+  } catch {
+    // `throw Object.create(null)`, or a getter that throws: the failure is to be recorded all the same.
+    return 'something thrown that cannot be told as text';
+  }
+}
+
+/** Those of Node's own that were made outside of this context, too. */
+function isError(error: unknown): error is Error {
+  return error instanceof Error || isNativeError(error);
+}
+
+function toldText(error: unknown): string {
+  if (!isError(error)) return `non-Error thrown: ${String(error)}`;
   const told = withoutValues(error);
   const text = error.name === 'Error' ? told : `${error.name}: ${told}`;
   const { code } = Object(error.cause) as { code?: unknown };

@@ -30,6 +30,22 @@ const TOLD =
   /^(?:08|25|26|28|3D|40|53|54|55|57|58)|^(?:22012|42P01|42P02|42P05|42P07|42703|42704|42883|42501)$/;
 const MAX_CAUSES = 5;
 
+/** Messages of the JavaScript engine and of Node that repeat a value: what is told of them is the part in front of it. */
+const ENGINE = [
+  /^(Cannot convert) .* to a BigInt$/s,
+  /^(The number) .* cannot be converted to a BigInt/s,
+  /^(Invalid (?:currency code|time zone specified|count value|language tag|regular expression)) ?:/,
+  /^(Cannot use 'in' operator to search) for /,
+  /^(Cannot create property) /,
+  /^(Iterator value) .* is not an entry object$/s,
+  /^(Value) .* out of range for /s,
+  /^(Failed to parse URL) from /,
+  /^(Unknown encoding): /,
+  /^(Headers\.\w+): .* is an invalid header/s,
+  /^(The "[\w.]+" (?:argument|property) .{1,200}?)\. Received /s,
+  /^(The value of "[\w.]+" is out of range\. It must be .{1,200}?)\. Received /s,
+];
+
 /**
  * An error's message without values of payloads. PostgreSQL's is told by code, table, column and constraint, in any language of the
  * server's; an application's message that repeats the message of its cause is told with the same in its place.
@@ -37,13 +53,19 @@ const MAX_CAUSES = 5;
 export function withoutValues(error: Error): string {
   const own = ownWords(error);
   if (own !== undefined) return own;
-  let text = error.message;
+  let text = messageOf(error);
   let cause: unknown = error.cause;
   for (let depth = 0; depth < MAX_CAUSES && cause instanceof Error; depth += 1, cause = cause.cause) {
-    const words = cause.message === '' ? undefined : ownWords(cause);
-    if (words !== undefined) text = text.replaceAll(cause.message, words);
+    const message = messageOf(cause);
+    const words = message === '' ? undefined : ownWords(cause);
+    if (words !== undefined) text = text.replaceAll(message, () => words);
   }
   return text;
+}
+
+/** A class of somebody's may put anything there. */
+function messageOf({ message }: { readonly message: unknown }): string {
+  return String(message);
 }
 
 /** Undefined for an error whose message is its thrower's own. */
@@ -55,6 +77,14 @@ function ownWords(error: Error): string | undefined {
   // TypeORM prints the criteria, or the entity, that it was given.
   if (error.name === 'EntityNotFoundError') return error.message.replace(/ matching: [^]*$/, '');
   if (error.name === 'CannotCreateEntityIdMapError') return 'the given entity id is not one of its entity';
+  return engineWords(messageOf(error));
+}
+
+function engineWords(message: string): string | undefined {
+  for (const pattern of ENGINE) {
+    const begin = pattern.exec(message)?.[1];
+    if (begin !== undefined) return `${begin} (the rest repeats a value)`;
+  }
   return undefined;
 }
 
