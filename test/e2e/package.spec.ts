@@ -127,6 +127,9 @@ const TWO_WAYS = {
     }));`,
 };
 
+/** Pages beside the package's manifest. */
+const TOP_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
+
 describe('the package as it is published', () => {
   let folder: string;
   let installed: string;
@@ -142,7 +145,7 @@ describe('the package as it is published', () => {
 
     const source = join(folder, 'source');
     await mkdir(source);
-    for (const file of ['package.json', 'README.md', 'CHANGELOG.md', 'LICENSE', 'docs'])
+    for (const file of ['package.json', ...TOP_PAGES, 'LICENSE', 'docs'])
       await cp(file, join(source, file), { recursive: true });
     await execFile(process.execPath, [
       bin('typescript/bin/tsc'),
@@ -199,7 +202,7 @@ describe('the package as it is published', () => {
   it('holds what its documents link to, and is built before it is packed', async () => {
     const docs = (await readdir(join(installed, 'docs'))).map((name) => `docs/${name}`);
     const broken: string[] = [];
-    for (const name of ['README.md', 'CHANGELOG.md', ...docs]) {
+    for (const name of [...TOP_PAGES, ...docs]) {
       const links = [...(await readFile(join(installed, name), 'utf8')).matchAll(/\]\(([^)#\s]+)/g)];
       const local = links.map(([, link]) => link!).filter((link) => !/^[a-z]+:/.test(link));
       const missing = local.filter((link) => !existsSync(join(installed, dirname(name), link)));

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import ts from 'typescript';
 import { z } from 'zod';
+import { proseFaults } from '../../scripts/prose.js';
 import { optionsSchema } from '../../src/core/resolve-options.js';
 import { EVENT_STATES, OUTBOX_STATES } from '../../src/core/states.js';
 import { HMAC_OPTIONS } from '../../src/sources/providers/hmac.js';
@@ -17,16 +18,30 @@ const read = (file: string) => readFileSync(file, 'utf8');
 const manifest = JSON.parse(read('package.json')) as Manifest;
 const PAGES = [
   'README.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
   ...readdirSync('docs')
     .filter((file) => file.endsWith('.md'))
     .map((file) => `docs/${file}`),
 ];
 
-/** The fenced blocks of a page in one language. */
+/** The fenced blocks of a page in one language. `part` marks a block that is no whole file. */
 function blocks(page: string, language: string): string[] {
-  return [...read(page).matchAll(/^```(\w+)\n(.*?)^```/gms)]
-    .filter(([, name]) => name === language)
-    .map(([, , code]) => code!);
+  return [...read(page).matchAll(/^```(\w+)([^\n]*)\n(.*?)^```/gms)]
+    .filter(([, name, mark]) => name === language && mark !== ' part')
+    .map(([, , , code]) => code!);
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchors(page: string): ReadonlySet<string> {
+  return new Set(
+    [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
+      heading!
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
 }
 
 /** The cells of the table that follows a heading, without its head. */
@@ -97,16 +112,13 @@ function faultsIn(names: ReadonlyMap<string, { readonly name: string; readonly c
         });
   };
   const program = ts.createProgram([...names.keys()], options, host);
-  return (
-    ts
-      .getPreEmitDiagnostics(program)
-      // An application checks the package's declarations, and not its sources, against its own options.
-      .filter(({ file }) => !file?.fileName.startsWith(resolve('src')))
-      .map(
-        ({ file, messageText }) =>
-          `${names.get(resolve(file?.fileName ?? ''))?.name ?? file?.fileName}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
-      )
-  );
+  // An application checks the package's declarations, and not its sources, against its own options: the blocks alone are asked about.
+  return [...names].flatMap(([file, { name }]) => {
+    const block = program.getSourceFile(file)!;
+    return [...program.getSyntacticDiagnostics(block), ...program.getSemanticDiagnostics(block)].map(
+      ({ messageText }) => `${name}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
+    );
+  });
 }
 
 describe('the docs', () => {
@@ -120,9 +132,10 @@ describe('the docs', () => {
     expect(faultsIn(names)).toEqual([]);
   }, 300_000);
 
-  it('declared effects are held to their names and payloads, as docs/handlers.md says', () => {
+  it('declared effects are held to their names and payloads, as docs/effects.md says', () => {
+    const declared = /^```ts part\n(export interface Receipt .*?)^```/ms.exec(read('docs/effects.md'))![1]!;
     const code = `import type { Enqueue } from 'nestjs-webhook-inbox';
-      declare module 'nestjs-webhook-inbox' { interface WebhookEffects { 'send-receipt': { invoiceId: string } } }
+      ${declared}
       export const right = (enqueue: Enqueue) => enqueue('send-receipt', { invoiceId: 'in_1' });
       export const noSuchName = (enqueue: Enqueue) => enqueue('send-recipt', { invoiceId: 'in_1' });
       export const otherPayload = (enqueue: Enqueue) => enqueue('send-receipt', { invoice: 'in_1' });`;
@@ -139,6 +152,51 @@ describe('the docs', () => {
     expect(links.filter((link) => !existsSync(join(dirname(page), link)))).toEqual([]);
   });
 
+  it.each(PAGES)('the links of %s lead to headings that are there', (page) => {
+    const links = [...read(page).matchAll(/\]\(([^)#\s:]*)#([^)]+)\)/g)];
+    const broken = links.filter(
+      ([, file, anchor]) => !anchors(file === '' ? page : join(dirname(page), file!)).has(anchor!),
+    );
+    expect(broken.map(([link]) => link)).toEqual([]);
+  });
+
+  it('README is short: its first example comes by line 10 and has 30 lines', () => {
+    const lines = read('README.md').split('\n');
+    const [begin, end] = lines.flatMap((line, at) => (line.startsWith('```') ? [at + 1] : []));
+    expect(begin).toBeLessThanOrEqual(10);
+    expect(end! - begin! - 1).toBeLessThanOrEqual(30);
+    expect(lines.length).toBeLessThanOrEqual(125);
+    expect(read('README.md').split(/\s+/).length).toBeLessThanOrEqual(950);
+  });
+
+  it.each([
+    ['Whoever floods leaves room for the rest.', 'Whoever'],
+    ['What was leased ahead of a pause does not begin after it.', 'What'],
+    ['A name that nobody knows is refused.', 'nobody knows'],
+    ['Told once, and again when it is worse.', 'Told'],
+    ['The alert comes again only after it fell to half.', 'fell to half'],
+    ['Every service above is had so, or injected.', 'had so'],
+    [`${'word '.repeat(31)}end.`, '32 words'],
+    ['What does it cost?', undefined],
+    ['An unknown handler name throws `InputRefused`, and the text says the nearest name.', undefined],
+  ])('the prose linter reads %j', async (sentence, found) => {
+    const faults = await proseFaults(
+      'page.md',
+      `# Title\n\n- ${sentence}\n\n| a |\n|---|\n| ${sentence} |\n`,
+    );
+    const texts = new Set(faults.map((fault) => fault.replace(/^.*?: /, '')));
+    expect([...texts]).toEqual(found === undefined ? [] : [expect.stringContaining(found)]);
+    expect(faults).toHaveLength(found === undefined ? 0 : 2);
+  });
+
+  it('the prose linter leaves out the lines that programs write', async () => {
+    const made = `<!-- chaos -->\n\nWhoever runs this writes it.\n\n<!-- /chaos -->\n`;
+    expect(await proseFaults('page.md', made)).toEqual([]);
+    expect(await proseFaults('page.md', `${made}\nWhoever runs this reads it.\n`)).toEqual([
+      expect.stringMatching(/^page\.md:7: 'Whoever'/),
+    ]);
+  });
+
   it.each(PAGES)('the npm scripts that %s names are there', (page) => {
     const named = [...read(page).matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!);
     expect(named.filter((name) => !(name in manifest.scripts))).toEqual([]);
@@ -152,7 +210,7 @@ describe('the docs', () => {
   });
 
   it.each<[string, string, readonly string[]]>([
-    ['docs/handlers.md', '## Options of the module', optionNames(optionsSchema)],
+    ['docs/options.md', '## All options', optionNames(optionsSchema)],
     ['docs/sources.md', '## Options of every source', ['secrets', 'dedupe', ...POLICY_NAMES]],
     ['docs/sources.md', '## Options of `hmac`', Object.keys(HMAC_OPTIONS)],
   ])('the table of %s, %s, has a line for each option and no other', (page, heading, known) => {

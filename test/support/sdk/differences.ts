@@ -51,7 +51,7 @@ export const differences: readonly Difference[] = [
   },
   {
     provider: 'paddle',
-    title: 'several signatures of which not the last is right',
+    title: 'several signatures, and the last one is wrong',
     sdkAccepts: false,
     headers: ['paddle-signature'],
     request: () =>

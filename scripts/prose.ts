@@ -1,0 +1,91 @@
+import { readdirSync } from 'node:fs';
+import { TextlintKernel, type TextlintKernelOptions } from '@textlint/kernel';
+import markdown from '@textlint/textlint-plugin-markdown';
+import type { AnyTxtNode } from '@textlint/ast-node-types';
+import type { TextlintRuleModule } from '@textlint/types';
+import { split } from 'sentence-splitter';
+
+/** Longest sentence, in words. STYLE asks for about 20. */
+export const MAX_WORDS = 30;
+
+/** Turns of phrase that have to be read twice, each with the plain way to say it. */
+export const TURNS: readonly (readonly [RegExp, string])[] = [
+  [/\bwho(?:m)?ever\b/i, 'name the thing: the sender, the process, the operator'],
+  [/\bof which\b/i, 'name the thing again, in a sentence of its own'],
+  [/^What\b(?!.*\?)/, 'begin with the name of the thing'],
+  [/^(?:Who|Those who)\b(?!.*\?)/, 'begin with the name of the person or the process'],
+  [/[,;] (?:and )?(?:what|who) (?!\w+ to\b)/, 'name the thing or the person'],
+  [/\bnobody (?:knows|has)\b/i, "say which process does not have it: 'an unknown name'"],
+  [/\bunset is\b/i, 'say what happens when the variable is not set'],
+  [/\b(?:is|are|be) told\b/i, 'say who receives what: the alert fires, the provider gets 200'],
+  [/^Told\b/, 'give the sentence a subject: the alert fires once'],
+  [/\bhad so\b/i, 'say how to get it: inject it'],
+  [/\b(?:hang|hangs|hung) on\b/i, "use 'depends on' or 'is derived from'"],
+  [/\bwhat others\b/i, 'name the others'],
+  [/\blets? (?:it|them) be\b/i, 'say what the call does'],
+  [/\bfell to half\b/i, 'say when the alert fires again'],
+  [/\bstands? beside\b/i, 'say where the option is set'],
+  [/\bis to (?!the\b)\w+/i, "use 'must' or the present tense"],
+];
+
+/** Pages whose prose is checked: the README, what stands beside it, and every page of docs. */
+export function prosePages(): string[] {
+  const docs = readdirSync('docs').filter((name) => name.endsWith('.md'));
+  return ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', ...docs.map((name) => `docs/${name}`)];
+}
+
+/** Sections that programs write, by the comments around them, and the pages that are made whole. */
+const MADE =
+  /<!-- (?:The table and the list are made|figures:|chaos|clocks|stops|promotions|attack|soak).*?-->[^]*?<!-- (?:End of what is made|end of figures|\/\w+)\.? -->/g;
+const MADE_PAGES = new Set(['docs/requirements.md']);
+/** Pages that are still to be said more plainly. */
+const LATER = new Set(['docs/architecture.md', 'docs/dashboard.md', 'docs/performance.md']);
+
+/** The text with the sections that programs write emptied, line by line, so that places stay right. */
+export function ownText(page: string, text: string): string {
+  if (MADE_PAGES.has(page) || LATER.has(page)) return '';
+  return text.replace(MADE, (section) => section.replaceAll(/[^\n]/g, ''));
+}
+
+const rule: TextlintRuleModule = (context) => {
+  const check = (node: AnyTxtNode) => {
+    for (const fault of split(plainText(node).replaceAll(/\s+/g, ' ')).flatMap(({ type, raw }) =>
+      type === 'Sentence' ? faultsOf(raw) : [],
+    ))
+      context.report(node, new context.RuleError(fault));
+  };
+  return { Paragraph: check, TableCell: check };
+};
+
+/** @internal for tests */
+export function faultsOf(sentence: string): string[] {
+  const words = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
+  const long = words > MAX_WORDS ? [`${words} words, at most ${MAX_WORDS}: '${sentence.slice(0, 60)}…'`] : [];
+  const turns = TURNS.flatMap(([turn, plain]) => {
+    const [found] = turn.exec(sentence) ?? [];
+    return found === undefined ? [] : [`'${found}': ${plain}`];
+  });
+  return [...long, ...turns];
+}
+
+/** A paragraph as it is read: code is one word, and a link is its text. */
+function plainText(node: AnyTxtNode): string {
+  if (node.type === 'Code') return 'code';
+  if ('children' in node) return node.children.map((child: AnyTxtNode) => plainText(child)).join('');
+  return 'value' in node && node.type !== 'Html' ? node.value : ' ';
+}
+
+const options: Pick<TextlintKernelOptions, 'ext' | 'plugins' | 'rules'> = {
+  ext: '.md',
+  plugins: [{ pluginId: 'markdown', plugin: markdown.default }],
+  rules: [{ ruleId: 'plain-words', rule }],
+};
+
+/** What is to be said more plainly in a page, as `page:line: why`. */
+export async function proseFaults(page: string, text: string): Promise<string[]> {
+  const { messages } = await new TextlintKernel().lintText(ownText(page, text), {
+    ...options,
+    filePath: page,
+  });
+  return messages.map(({ loc, message }) => `${page}:${loc.start.line}: ${message}`);
+}
