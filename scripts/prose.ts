@@ -39,7 +39,7 @@ const MADE =
   /<!-- (?:The table and the list are made|figures:|chaos|clocks|stops|promotions|attack|soak).*?-->[^]*?<!-- (?:End of what is made|end of figures|\/\w+)\.? -->/g;
 const MADE_PAGES = new Set(['docs/requirements.md']);
 /** Pages that are still to be said more plainly. */
-const LATER = new Set(['docs/architecture.md', 'docs/performance.md']);
+const LATER = new Set(['docs/architecture.md']);
 
 /** The text with the sections that programs write emptied, line by line, so that places stay right. */
 export function ownText(page: string, text: string): string {
