@@ -7,11 +7,12 @@ import {
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { DataSource } from 'typeorm';
 import { InboxLogger } from './core/inbox.logger.js';
 import { cautions } from './core/cautions.js';
 import { logLine } from './core/log.js';
 import type { ResolvedOptions } from './core/resolve-options.js';
-import { WEBHOOKS_OPTIONS } from './core/tokens.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { SourceUrls } from './http/source.urls.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
@@ -23,6 +24,7 @@ import { Notifier } from './outbox/notifier.js';
 import { OutboxRelay } from './outbox/outbox.relay.js';
 import { RelayLoop } from './outbox/relay.loop.js';
 import { WakeListener } from './outbox/wake.listener.js';
+import { wayOf } from './storage/transaction.way.js';
 
 /** How long a shutdown waits for leases of rows that were committed at the last moment. */
 const GIVE_BACK_MS = 1_000;
@@ -39,6 +41,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   constructor(
     modules: ModulesContainer,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly dispatcher: EventDispatcher,
     private readonly handOff: HandOff,
     private readonly loop: RelayLoop,
@@ -64,6 +67,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
       const routes = this.registry.routesOf(source.name);
       for (const text of cautions(source, { waits, routes })) this.logger.warn(logLine(text, {}));
     }
+    this.tellWay();
     this.urls.tell();
     this.loop.start();
     this.notifier.start();
@@ -90,6 +94,12 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.tellWait();
     await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
     await this.handOff.finish(GIVE_BACK_MS);
+  }
+
+  private tellWay(): void {
+    const { claimsAreTypeorms, why } = wayOf(this.dataSource);
+    const way = claimsAreTypeorms ? "in TypeORM's own transactions" : 'in one message each';
+    this.logger.log(logLine(`claims are committed ${way}: ${why}`, {}));
   }
 
   /** Who looks why a process does not end, or has killed it meanwhile, finds it here. */

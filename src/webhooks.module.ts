@@ -93,6 +93,7 @@ import { ClaimStore } from './storage/claim.store.js';
 import { DecisionStore } from './storage/decision.store.js';
 import { ErasureStore } from './storage/erasure.store.js';
 import { hearErrors } from './storage/connection.js';
+import { chooseWay } from './storage/transaction.way.js';
 import { withoutPreparedStatements } from './storage/one.message.js';
 import { dataSourceProvider } from './storage/data-source.provider.js';
 import { EffectStore } from './storage/effect.store.js';
@@ -279,6 +280,7 @@ export class WebhooksModule implements OnModuleInit {
     fixSchema(this.dataSource, this.options.schema);
     hearErrors(this.dataSource);
     if (!this.options.preparedStatements) withoutPreparedStatements(this.dataSource);
+    chooseWay(this.dataSource, { claims: this.options.claims, open: this.options.transaction });
     this.strayQueries.watch(this.dataSource);
   }
 }

@@ -15,6 +15,8 @@ const PERMANENT_CODES = new Set([
   'UNKNOWN_EFFECT',
   'PAYLOAD_REFUSED',
   'ENQUEUE_REFUSED',
+  // What was written past the transaction stays, and would be written again.
+  'OUTSIDE_TRANSACTION',
 ]);
 /** Connection, transaction rollback (deadlock, serialization), resources, operator intervention. */
 const TRANSIENT_SQLSTATE = new Set(['08', '40', '53', '57']);

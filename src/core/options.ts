@@ -1,4 +1,4 @@
-import type { EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
+import type { DataSource, EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
 import type { Classifier } from './classify.js';
 import type { CompletionContext } from './context.js';
@@ -6,6 +6,15 @@ import type { Duration } from './duration.js';
 import type { WebhookEvent } from './event.js';
 import type { SourceDefinition } from './source.js';
 import type { StandardSchema } from './standard-schema.js';
+
+/** As the option `claims`. */
+export type ClaimsMode = 'auto' | 'typeorm' | 'message';
+
+/** Opens a transaction, has `run` work in it with its manager, and commits it; rolls back when `run` rejects. */
+export type OpenTransaction = (
+  dataSource: DataSource,
+  run: (manager?: EntityManager) => Promise<void>,
+) => Promise<unknown>;
 
 /** Options of `WebhooksModule.forRoot`. Durations are milliseconds, or text such as '30s', '4h', '30d'. */
 export interface WebhooksOptions {
@@ -43,6 +52,19 @@ export interface WebhooksOptions {
    * a commit of its own all the same. @default true
    */
   readonly groupCommit?: boolean;
+  /**
+   * How claims are committed. `message`: BEGIN, claim and COMMIT in one message, which TypeORM knows nothing of. `typeorm`: in
+   * TypeORM's own transaction, so that subscribers and loggers see the claim; it costs round trips. `auto`: `typeorm` where a
+   * subscriber has a hook for transactions or queries, or the DataSource logs queries; otherwise `message`. @default 'auto'
+   */
+  readonly claims?: ClaimsMode;
+  /**
+   * Opens the transaction of each handler, route and `complete`, so that services under `@Transactional()` join it. It opens a
+   * transaction of its own each time (REQUIRES_NEW), awaits `run(manager)` in it, and commits. Without an argument `run` takes
+   * `dataSource.manager`, which such libraries make the open transaction's.
+   * @default TypeORM's own transaction, or a message of ours
+   */
+  readonly transaction?: OpenTransaction;
   /**
    * Have the busiest statements prepared once on each connection, where it leads straight to PostgreSQL. Behind a pooler in transaction
    * mode, which would lose them, none is prepared whatever this says. @default true

@@ -5,8 +5,10 @@ import { ConfigurationError } from './errors.js';
 import { refuseMisplaced } from './misplaced-options.js';
 import type {
   BusinessRecord,
+  ClaimsMode,
   EffectOptions,
   HandlerOptions,
+  OpenTransaction,
   RecordByEntity,
   RecordByFunction,
   RetentionOptions,
@@ -55,6 +57,8 @@ export interface ResolvedOptions {
   readonly groupCommit: boolean;
   readonly preparedStatements: boolean;
   readonly schema: string | undefined;
+  readonly claims: ClaimsMode;
+  readonly transaction: OpenTransaction | undefined;
 }
 export interface ResolvedRelay {
   readonly pollMs: number;
@@ -125,6 +129,8 @@ export const optionsSchema = z.strictObject({
   groupCommit: z.boolean().optional(),
   preparedStatements: z.boolean().optional(),
   schema: schemaName.optional(),
+  claims: z.enum(['auto', 'typeorm', 'message']).optional(),
+  transaction: fn<OpenTransaction>().optional(),
 });
 
 const recordSchema = (shape: z.ZodRawShape) =>
@@ -214,6 +220,8 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     groupCommit: options.groupCommit ?? true,
     preparedStatements: options.preparedStatements ?? true,
     schema: options.schema,
+    claims: options.claims ?? 'auto',
+    transaction: options.transaction,
   };
 }
 

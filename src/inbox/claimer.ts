@@ -13,8 +13,12 @@ import type { WokenNames } from '../outbox/wake-up.js';
 import { Notifier } from '../outbox/notifier.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
-import { inTransaction } from '../storage/connection.js';
-import { eachInTransaction, type TransactionLimits, type Transactions } from '../storage/each.transaction.js';
+import {
+  claimTransaction,
+  eachInTransaction,
+  type TransactionLimits,
+  type Transactions,
+} from '../storage/each.transaction.js';
 import type { Statements } from '../storage/one.message.js';
 import { isSameContent } from '../sources/events/same-content.js';
 import { Conflicts } from './conflicts.js';
@@ -64,11 +68,10 @@ export class Claimer {
   async transaction<T>(work: (manager: EntityManager, secondTry: boolean) => Promise<T>): Promise<T> {
     const { claimTimeoutMs } = this.options;
     const run = (secondTry: boolean) =>
-      inTransaction(
-        this.dataSource.manager,
-        claimTimeoutMs,
+      claimTransaction(
+        this.dataSource,
+        { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs },
         (manager) => work(manager, secondTry),
-        2 * claimTimeoutMs,
       );
     return twice(run);
   }

@@ -1,5 +1,5 @@
 import { MAX_TIMER_MS } from '../core/duration.js';
-import { TimedOut } from '../storage/user.transaction.js';
+import { TimedOut } from '../storage/connection.js';
 
 /** An AbortSignal that fires when the time is up, or when `abort` is called; `end` when the work has ended. */
 export class Deadline {

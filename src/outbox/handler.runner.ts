@@ -15,7 +15,8 @@ import { HandlerRegistry, namesOf, type Handler } from '../handlers/handler.regi
 import type { LeasedRow } from '../storage/leased.rows.js';
 import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
-import { NotCommitted, UserTransaction } from '../storage/user.transaction.js';
+import { NotCommitted } from '../storage/connection.js';
+import { UserTransaction } from '../storage/user.transaction.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { LoneStatements } from './lone.statements.js';

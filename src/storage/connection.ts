@@ -2,6 +2,7 @@ import type { EventEmitter } from 'node:events';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { isServerUnusable } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
+import { WebhookInboxError } from '../core/errors.js';
 
 /** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
 export interface PgClient {
@@ -21,6 +22,24 @@ export interface PgResult {
   readonly rows: Record<string, unknown>[];
 }
 
+/** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
+export class NotCommitted extends WebhookInboxError {
+  constructor(
+    /** True when the transaction may have been committed all the same. */
+    readonly inDoubt: boolean,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super('TRANSACTION_NOT_COMMITTED', message, options);
+  }
+}
+
+export class TimedOut extends WebhookInboxError {
+  constructor(what: string, timeoutMs: number) {
+    super('TIMED_OUT', `${what} did not end within ${timeoutMs} ms; raise its timeout, or do less in it`);
+  }
+}
+
 /** An EntityManager's DataSource, by the name that TypeORM 1 gives it, or TypeORM 0.3. */
 export interface ManagerOfEither {
   readonly dataSource?: DataSource;
@@ -34,6 +53,19 @@ export function dataSourceOf(manager: EntityManager): DataSource {
 
 export async function pgClient(runner: QueryRunner): Promise<PgClient> {
   return (await runner.connect()) as PgClient;
+}
+
+/**
+ * Puts `query` in the place of the client's own, which may be its class's or a wrapper of the application's on this very client.
+ * @returns what puts that back: the pool lends the client again
+ */
+export function inPlaceOfQuery(client: PgClient, query: PgClient['query']): () => void {
+  const own = Object.getOwnPropertyDescriptor(client, 'query');
+  client.query = query;
+  return () => {
+    if (own === undefined) Reflect.deleteProperty(client, 'query');
+    else Object.defineProperty(client, 'query', own);
+  };
 }
 
 /** A pool of pg's. */
@@ -106,43 +138,31 @@ function endAfter(runner: QueryRunner, ms: number | undefined): NodeJS.Timeout |
 }
 
 /**
- * Begins a READ COMMITTED transaction with its settings (milliseconds) in one message, where TypeORM sends one for each. Its own
- * count has to know of the transaction: what is nested in it is a savepoint. READ COMMITTED whatever the application's default is:
- * under REPEATABLE READ a duplicate is a serialization failure.
+ * Begins a READ COMMITTED transaction with its settings, in milliseconds. READ COMMITTED whatever the application's default is: under
+ * REPEATABLE READ a duplicate is a serialization failure.
  */
-export async function begin(runner: QueryRunner, settings: Readonly<Record<string, number>>): Promise<void> {
-  const client = await pgClient(runner);
-  await broadcast(runner, 'BeforeTransactionStart');
-  await client.query(beginning(settings).join('; '));
-  await begun(runner);
-}
-
-/** The statements of it. */
 export function beginning(settings: Readonly<Record<string, number>>): string[] {
-  const local = Object.entries(settings).map(
-    ([name, ms]) => `SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`,
-  );
-  return ['START TRANSACTION ISOLATION LEVEL READ COMMITTED', ...local];
+  return ['START TRANSACTION ISOLATION LEVEL READ COMMITTED', ...setting(settings)];
 }
 
-/** Has TypeORM know of the transaction. */
-export async function begun(runner: QueryRunner): Promise<void> {
+/** Settings of a transaction, in milliseconds. */
+export function setting(settings: Readonly<Record<string, number>>): string[] {
+  return Object.entries(settings).map(([name, ms]) => `SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`);
+}
+
+/** Has TypeORM know of a transaction that it did not begin: what is nested in it is a savepoint. */
+export function begun(runner: QueryRunner): void {
   Object.assign(runner, { isTransactionActive: true, transactionDepth: 1 });
-  await broadcast(runner, 'AfterTransactionStart');
 }
 
-/** Tells the application's subscribers; where there are none, TypeORM's own way through them costs as much as a statement. */
-export function broadcast(
-  runner: QueryRunner,
-  event: Parameters<QueryRunner['broadcaster']['broadcast']>[0],
-): Promise<void> | undefined {
-  return dataSourceOf(runner.manager).subscribers.length === 0
-    ? undefined
-    : runner.broadcaster.broadcast(event);
+/** Has it know that the transaction is over. */
+export function over(runner: QueryRunner): void {
+  Object.assign(runner, { isTransactionActive: false, transactionDepth: 0 });
 }
 
 /**
- * Runs database work that calls no user code in one READ COMMITTED transaction.
+ * Runs database work that calls no user code in one READ COMMITTED transaction. The application's subscribers are not told: one that
+ * throws would keep what has happened from being recorded.
  * @param endAfterMs when the connection is given up: a half-open one never answers. @default ten times `lockTimeoutMs`
  */
 export async function inTransaction<T>(
@@ -151,22 +171,24 @@ export async function inTransaction<T>(
   work: (manager: EntityManager) => Promise<T>,
   endAfterMs = 10 * lockTimeoutMs,
 ): Promise<T> {
-  const runner = dataSourceOf(manager).createQueryRunner();
-  let end: NodeJS.Timeout | undefined;
-  try {
-    await runner.connect();
-    end = endAfter(runner, endAfterMs);
-    await begin(runner, { lock_timeout: lockTimeoutMs });
-    const result = await work(runner.manager);
-    await runner.commitTransaction();
-    return result;
-  } catch (error) {
-    if (isServerUnusable(error)) await destroyConnection(runner);
-    // The error that matters is the first one.
-    if (runner.isTransactionActive) await runner.rollbackTransaction().catch(() => undefined);
-    throw error;
-  } finally {
-    clearTimeout(end);
-    await runner.release();
-  }
+  const inside = async (within: EntityManager) => {
+    const runner = within.queryRunner!;
+    const client = await pgClient(runner);
+    try {
+      // In one message, where TypeORM sends one for each.
+      await client.query(beginning({ lock_timeout: lockTimeoutMs }).join('; '));
+      begun(runner);
+      const result = await work(within);
+      const { command } = await client.query('COMMIT');
+      if (command !== 'COMMIT') throw new NotCommitted(false, `COMMIT was answered ${command}`);
+      return result;
+    } catch (error) {
+      // The error that matters is the first one.
+      await client.query('ROLLBACK').catch(() => destroyConnection(runner));
+      throw error;
+    } finally {
+      over(runner);
+    }
+  };
+  return onConnection(dataSourceOf(manager), inside, endAfterMs);
 }

@@ -2,11 +2,6 @@ import type { PgClient } from './connection.js';
 import type { Statement } from './message.query.js';
 import { queryBehind, writesProtocol } from './one.message.js';
 
-/** A cursor, a stream: pg calls `submit` when its turn has come. What that returns is the query's failure. */
-interface Submittable {
-  submit(connection: unknown): Error | null | undefined;
-}
-
 /**
  * Begins a transaction with its first query, in one message with it where it has values: a round trip less for each run, and none before
  * its code starts. Nothing is sent past a BEGIN that has failed: it would be committed by itself.
@@ -20,37 +15,40 @@ export class LazyBegin {
 
   constructor(
     private readonly client: PgClient,
-    private readonly passThrough: PgClient['query'],
+    readonly pass: PgClient['query'],
     statements: readonly string[],
   ) {
     this.statements = statements.map((sql) => ({ sql }));
   }
 
-  /** What pg's client gives back for the query. */
-  send(...args: readonly unknown[]): unknown {
-    const pass = (): unknown => this.passThrough(...(args as Parameters<PgClient['query']>));
-    if (this.isOpen) return pass();
-    const [query, values] = args as [string | Partial<Submittable>, unknown];
-    if (this.opening === undefined && typeof query === 'string' && hasValues(values) && args.length === 2)
-      return this.openWith(query, values);
-    const opening = this.begin();
-    if (typeof query === 'string' || query.submit === undefined) return opening.then(pass);
-    // pg gives it back at once.
-    this.onlyWithin(query as Submittable);
-    return pass();
+  /** One that somebody else has begun. */
+  static begun(client: PgClient, pass: PgClient['query']): LazyBegin {
+    const begun = new LazyBegin(client, pass, []);
+    void begun.opens(Promise.resolve());
+    begun.isOpen = true;
+    return begun;
   }
 
+  /** Sends a query, one at a time. */
+  readonly send = async (query: unknown, values?: unknown): Promise<unknown> => {
+    const pass = () => this.pass(query as string, values as unknown[]);
+    if (this.isOpen) return pass();
+    if (this.opening === undefined && typeof query === 'string' && hasValues(values))
+      return this.openWith(query, values);
+    await this.begin();
+    return pass();
+  };
+
   /** By a message of its own, unless it has begun. */
-  begin(): Promise<void> {
-    return this.opening ?? this.opens(this.passThrough(this.statements.map(({ sql }) => sql).join('; ')));
-  }
+  readonly begin = (): Promise<void> =>
+    this.opening ?? this.opens(this.pass(this.statements.map(({ sql }) => sql).join('; ')));
 
   private async openWith(sql: string, values: readonly unknown[]): Promise<unknown> {
     if (!writesProtocol(this.client)) {
       await this.begin();
-      return this.passThrough(sql, values);
+      return this.pass(sql, values);
     }
-    const sent = queryBehind(this.client, this.statements, { sql, values }, this.passThrough);
+    const sent = queryBehind(this.client, this.statements, { sql, values }, this.pass);
     const opening = this.opens(
       sent.then(({ error, results }) => {
         if (results.length < this.statements.length) throw error;
@@ -70,14 +68,6 @@ export class LazyBegin {
     opening.catch(() => undefined);
     this.opening = opening;
     return opening;
-  }
-
-  private onlyWithin(query: Submittable): void {
-    const submit = query.submit.bind(query);
-    query.submit = (connection) =>
-      this.client.getTransactionStatus() === 'I'
-        ? new Error('the transaction could not be begun')
-        : submit(connection);
   }
 }
 

@@ -3,9 +3,9 @@ import type { DataSource } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
-import type { PgClient } from './connection.js';
+import { inPlaceOfQuery, type PgClient } from './connection.js';
 import { queryText } from './query.text.js';
-import { insideUserCode } from './user.gate.js';
+import { failCaller, insideUserCode } from './user.gate.js';
 
 type Lent = [client: PgClient, release: (error?: Error) => void];
 /** The place in TypeORM's driver where every query runner gets its connection. */
@@ -16,7 +16,8 @@ interface Driver {
 const WRITE =
   /^\s*(insert|update|delete|merge|truncate|create|alter|drop|copy)\b|^\s*with\b[\s\S]*\b(insert|update|delete|merge)\b/i;
 const REMEDY =
-  'Write through the `manager` that the handler is given, or wrap what is meant to be apart in outsideTransaction(() => …).';
+  'Write through the `manager` that the handler is given, or wrap what is meant to be apart in outsideTransaction(() => …). ' +
+  'Services under @Transactional() join it by the option `transaction` of WebhooksModule.';
 
 /**
  * The commonest mistake of a handler: a repository or a DataSource of its own instead of the manager it is given. Such a write stays
@@ -45,13 +46,12 @@ export class StrayQueries {
 
   private watched([client, release]: Lent): Lent {
     const query = client.query.bind(client);
-    client.query = ((text: string, values?: readonly unknown[]) => {
-      this.check(text);
-      return query(text, values);
-    }) as PgClient['query'];
+    const putBack = inPlaceOfQuery(client, ((...args: Parameters<PgClient['query']>) => {
+      this.check(args[0]);
+      return query(...args);
+    }) as PgClient['query']);
     const giveBack = (error?: Error) => {
-      // The pool lends the client again: its own method must be back.
-      Reflect.deleteProperty(client, 'query');
+      putBack();
       release(error);
     };
     return [client, giveBack];
@@ -60,9 +60,11 @@ export class StrayQueries {
   private check(text: unknown): void {
     if (typeof text !== 'string') return;
     if (WRITE.test(text)) {
-      throw new WebhookInboxError(
-        'OUTSIDE_TRANSACTION',
-        `A handler wrote past its transaction: ${queryText(text)}. It would stay when the handler is rolled back. ${REMEDY}`,
+      throw failCaller(
+        new WebhookInboxError(
+          'OUTSIDE_TRANSACTION',
+          `A handler wrote past its transaction: ${queryText(text)}. It would stay when the handler is rolled back. ${REMEDY}`,
+        ),
       );
     }
     const place = new Error().stack

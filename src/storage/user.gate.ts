@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { EventEmitter } from 'node:events';
+import { orAborted } from '../core/abort.js';
 import { withoutValues } from '../core/value-free.js';
 import { sqlStateOf } from '../core/classify.js';
 import { WebhookInboxError } from '../core/errors.js';
+import { askedQuery, refuse, type AskedQuery, type Way } from './asked.query.js';
 import type { PgClient } from './connection.js';
-import type { LazyBegin } from './lazy.begin.js';
 import { queryText } from './query.text.js';
 import { controlIn } from './transaction.control.js';
 
@@ -17,10 +17,14 @@ export class ManagerMisused extends WebhookInboxError {
 
 /** One call of code on the connection: a query is sent only while the call that started it is under way. */
 export interface Call {
-  /** Of user code, rather than a statement of ours. */
+  /** Of a handler, rather than a statement of ours or of the transaction around it. */
   readonly ofUser: boolean;
   /** Over: what it left running is nobody's any more. */
   ended?: boolean;
+  /** Its own promise has settled, so that nobody would hear of a refusal: unhandled, it would end the process. */
+  settled?: boolean;
+  /** What it has done wrong elsewhere: it fails by that, whatever it makes of the error. */
+  fault?: Error;
 }
 
 /** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
@@ -30,6 +34,13 @@ const caller = new AsyncLocalStorage<Call>();
 export function insideUserCode(): boolean {
   const call = caller.getStore();
   return call?.ofUser === true && call.ended !== true;
+}
+
+/** Has the calling handler fail with an error, which it may swallow or wrap. */
+export function failCaller(error: Error): Error {
+  const call = caller.getStore();
+  if (call !== undefined) call.fault ??= error;
+  return error;
 }
 
 /**
@@ -47,24 +58,43 @@ export function outsideTransaction<T>(code: () => T): T {
 export class UserGate {
   /** How many queries of the present call have no answer yet. */
   running = 0;
+  /** Whether one of them has been sent. The others wait for their turn. */
+  isBusy = false;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   misuse: string | undefined;
   /** The last query that the server has refused for what it is. */
   private refused: { readonly query: unknown; readonly error: unknown } | undefined;
   private call: Call | undefined;
+  private last: Promise<unknown> = Promise.resolve();
   private readonly failed = new Set<Call>();
   /** Given up on: that they go on is no fault of theirs. */
   private readonly givenUp = new Set<Call>();
 
   constructor(
-    private readonly lazy: LazyBegin,
+    private readonly way: Pick<Way, 'send' | 'begin' | 'pass'>,
     private readonly onMisuse: (detail: string) => void,
-  ) {}
+    /** Open between the calls: what TypeORM and subscribers send in a transaction that is theirs. */
+    private around?: Call,
+  ) {
+    this.call = around;
+  }
+
+  /** Runs what is to send as that call. */
+  static within<T>(call: Call, code: () => Promise<T>): Promise<T> {
+    return caller.run(call, code);
+  }
 
   /** Runs the code of a call, for which it is open until `close`. */
-  run<T>(call: Call, code: () => Promise<T>): Promise<T> {
+  run<T>(call: Call, code: () => Promise<T> | T, signal?: AbortSignal): Promise<T> {
     this.call = call;
-    return caller.run(call, code);
+    return caller.run(call, () => {
+      const running = Promise.resolve().then(code);
+      const settle = () => {
+        call.settled = true;
+      };
+      running.then(settle, settle);
+      return signal === undefined ? running : orAborted(running, signal);
+    });
   }
 
   /** @param isGivenUp nobody waits for its end any more */
@@ -83,50 +113,68 @@ export class UserGate {
 
   close(call: Call): void {
     call.ended = true;
+    this.call = this.around;
+  }
+
+  /** Nothing is sent any more. */
+  end(): void {
+    this.around = undefined;
     this.call = undefined;
+  }
+
+  /** When all that was sent or waits has been answered. */
+  async idle(): Promise<void> {
+    while (this.running > 0) await this.last;
   }
 
   /** In the place of the client's `query`. */
   readonly query = (...args: Parameters<PgClient['query']>): unknown => {
     const call = this.call;
     const from = caller.getStore();
+    const asked = askedQuery(args);
     // Without a caller (a library that lost its context) the gate alone decides, while user code runs.
     if (call === undefined || (from !== call && !(from === undefined && call.ofUser))) {
-      return this.refuse(from, args[0]);
+      this.refuse(from, asked);
+      return asked.returned;
     }
     const control = call.ofUser ? controlOf(args) : undefined;
-    if (control !== undefined && !refuseSubmittable(args[0], control)) return refused(control, args);
-    const sent = this.lazy.send(...args);
-    if (!(sent instanceof Promise)) return this.counted(sent, args[0]);
-    this.running += 1;
-    // Once the gate has closed, nobody is there to catch a failure: it would end the process as an unhandled rejection.
-    return new Promise((resolve, reject) => {
-      sent.then(
-        (result) => {
-          this.running -= 1;
-          if (this.call === call) resolve(result);
-        },
-        (error: unknown) => {
-          this.running -= 1;
-          this.keep(args[0], error);
-          if (this.call === call) reject(error);
-        },
-      );
-    });
+    if (control === undefined) this.inTurn(call, asked);
+    else if (refuse(asked.query, controlRefusal(control))) this.inTurn(call, asked);
+    else asked.fail(controlRefusal(control));
+    return asked.returned;
   };
 
-  /** A stream or a pg Query object: it runs until it says so. */
-  private counted(sent: unknown, query: unknown): unknown {
-    if (!(sent instanceof EventEmitter)) return sent;
-    let running = true;
+  /** One at a time: pg warns of a second one at once, and its next major version refuses it. */
+  private inTurn(call: Call, asked: AskedQuery): void {
+    let counts = true;
     this.running += 1;
     const ended = () => {
-      if (running) this.running -= 1;
-      running = false;
+      if (counts) this.running -= 1;
+      counts = false;
     };
-    for (const event of ['end', 'error', 'close']) sent.once(event, ended);
-    sent.once('error', (error: unknown) => this.keep(query, error));
-    return sent;
+    const sent = this.last.then(() => this.send(call, asked, ended));
+    this.last = sent;
+    void sent.then((tell) => {
+      ended();
+      // Once nobody waits for its code, an error that nobody catches would end the process.
+      if (call.settled !== true) tell();
+    });
+  }
+
+  /** @returns what tells the code that has asked; a query that waited for longer than its call is not sent */
+  private async send(call: Call, asked: AskedQuery, ended: () => void): Promise<() => void> {
+    if (this.call !== call) return () => asked.fail(tooLate());
+    this.isBusy = true;
+    const failed = (error: unknown) => this.keep(asked.query, error);
+    try {
+      const result = await asked.send({ ...this.way, ended, failed });
+      return () => asked.answer(result);
+    } catch (error) {
+      failed(error);
+      return () => asked.fail(error);
+    } finally {
+      this.isBusy = false;
+    }
   }
 
   private keep(query: unknown, error: unknown): void {
@@ -134,15 +182,14 @@ export class UserGate {
     if (sqlStateOf(error) !== '25P02') this.refused = { query, error };
   }
 
-  private refuse(from: Call | undefined, query: unknown): unknown {
+  private refuse(from: Call | undefined, asked: AskedQuery): void {
     if (from === undefined || !this.givenUp.has(from)) {
-      const detail = `a query was started after the handler had ended and was not sent: ${textOf(query)}; ${REMEDY}`;
+      const detail = `a query was started after its code had ended and was not sent: ${textOf(asked.query)}; ${REMEDY}`;
       this.onMisuse(detail);
       // What a call that has failed leaves behind is rolled back with it.
       if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
     }
-    // A stream that is never sent never yields.
-    return query instanceof EventEmitter ? query : never();
+    if (from !== undefined && from.settled !== true) asked.fail(tooLate());
   }
 }
 
@@ -157,21 +204,6 @@ function controlOf([query, values]: readonly unknown[]): string | undefined {
   const sql = typeof query === 'string' ? query : text;
   const all = Array.isArray(values) ? values : own;
   return typeof sql === 'string' ? controlIn(sql, Array.isArray(all) && all.length > 0) : undefined;
-}
-
-/** pg asks a query object to send itself when its turn has come; what that returns is its failure. */
-function refuseSubmittable(query: unknown, control: string): boolean {
-  if (typeof query !== 'object' || query === null || !('submit' in query)) return false;
-  Object.assign(query, { submit: () => controlRefusal(control) });
-  return true;
-}
-
-function refused(control: string, args: readonly unknown[]): Promise<never> | undefined {
-  const error = controlRefusal(control);
-  const callback = args.findLast((one) => typeof one === 'function');
-  if (callback === undefined) return Promise.reject(error);
-  process.nextTick(callback, error);
-  return undefined;
 }
 
 const controlRefusal = (control: string) =>
@@ -191,7 +223,8 @@ function textOf(query: unknown): string {
   return query.includes('webhook_outbox') ? 'an enqueue' : queryText(query);
 }
 
-/** A promise that never settles and is collected with whoever waits for it. */
-function never(): Promise<never> {
-  return new Promise<never>(() => undefined);
-}
+const tooLate = () =>
+  new ManagerMisused(
+    'the query was not sent: the transaction of this manager is over, by the end of its time or of its code. ' +
+      'Stop when `signal` fires, and await every query',
+  );

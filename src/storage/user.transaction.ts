@@ -1,41 +1,27 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
-import { orAborted } from '../core/abort.js';
 import { isServerUnusable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
-import { WebhookInboxError } from '../core/errors.js';
+import type { OpenTransaction } from '../core/options.js';
 import {
   beginning,
+  setting,
   begun,
-  broadcast,
   dataSourceOf,
   destroyConnection,
+  inPlaceOfQuery,
+  NotCommitted,
+  over,
   pgClient,
   type PgClient,
   type PgResult,
 } from './connection.js';
+import { HostTransaction, type Inside } from './host.transaction.js';
 import { LazyBegin } from './lazy.begin.js';
 import type { Statement } from './message.query.js';
 import { inOneMessage, learn } from './one.message.js';
+import { wayOf } from './transaction.way.js';
 import { ManagerMisused, REMEDY, UserGate, type Call } from './user.gate.js';
-
-/** A COMMIT whose end is unknown (the connection broke), or that PostgreSQL answered with ROLLBACK. */
-export class NotCommitted extends WebhookInboxError {
-  constructor(
-    /** True when the transaction may have been committed all the same. */
-    readonly inDoubt: boolean,
-    message: string,
-    options?: ErrorOptions,
-  ) {
-    super('TRANSACTION_NOT_COMMITTED', message, options);
-  }
-}
-
-export class TimedOut extends WebhookInboxError {
-  constructor(what: string, timeoutMs: number) {
-    super('TIMED_OUT', `${what} did not end within ${timeoutMs} ms; raise its timeout, or do less in it`);
-  }
-}
 
 /** What goes with the COMMIT. */
 interface LastStatements {
@@ -46,6 +32,13 @@ interface LastStatements {
   readonly answered?: (answers: readonly PgResult[]) => void;
 }
 
+interface Bounds {
+  readonly timeoutMs: number;
+  readonly onMisuse: (detail: string) => void;
+}
+
+type Work<T> = (transaction: UserTransaction) => Promise<T>;
+
 /** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
 const END_MS = 5_000;
 
@@ -55,8 +48,8 @@ const END_MS = 5_000;
  */
 export class UserTransaction {
   private last: LastStatements | undefined;
-  /** With a BEGIN in front of it where nothing had begun: one that is refused leaves the transaction open. */
-  private commitSent = false;
+  /** With a BEGIN in front of it where nothing had begun: a COMMIT that is refused leaves the transaction open. */
+  private sent = false;
   private destroyed = false;
 
   private constructor(
@@ -77,14 +70,22 @@ export class UserTransaction {
   }
 
   /**
-   * Runs `work` in a transaction and commits it; rolls back when it throws.
+   * Runs `work` in a transaction and commits it; rolls back when it throws. Where somebody of the application's sees transactions, it
+   * is one of TypeORM's, or of the application's own.
    * `timeoutMs` also bounds each statement and each pause between two, so that the server ends what this process has given up.
    * @throws NotCommitted when COMMIT did not answer COMMIT; ManagerMisused when user code left a query behind
    */
-  static async run<T>(
+  static run<T>(dataSource: DataSource, bounds: Bounds, work: Work<T>): Promise<T> {
+    const { isTypeorms, open } = wayOf(dataSource);
+    return isTypeorms
+      ? UserTransaction.ofHost(dataSource, open, bounds, work)
+      : UserTransaction.ours(dataSource, bounds, work);
+  }
+
+  private static async ours<T>(
     dataSource: DataSource,
-    { timeoutMs, onMisuse }: { readonly timeoutMs: number; readonly onMisuse: (detail: string) => void },
-    work: (transaction: UserTransaction) => Promise<T>,
+    { timeoutMs, onMisuse }: Bounds,
+    work: Work<T>,
   ): Promise<T> {
     const runner = dataSource.createQueryRunner();
     let transaction: UserTransaction | undefined;
@@ -102,27 +103,69 @@ export class UserTransaction {
     }
   }
 
-  private async finish<T>(timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
-    const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
+  private static async ofHost<T>(
+    dataSource: DataSource,
+    open: OpenTransaction | undefined,
+    { timeoutMs, onMisuse }: Bounds,
+    work: Work<T>,
+  ): Promise<T> {
+    // What TypeORM and subscribers send, before the work and behind it.
+    const around: Call = { ofUser: false };
+    let last: LastStatements | undefined;
+    let answers: readonly PgResult[] = [];
+    const inside = async (within: Inside) => {
+      const { runner, client, passThrough } = within;
+      const lazy = LazyBegin.begun(client, passThrough);
+      const gate = new UserGate(lazy, onMisuse, around);
+      const transaction = new UserTransaction(runner, client, passThrough, lazy, gate);
+      within.leave = () => transaction.leave(around);
+      client.query = gate.query as PgClient['query'];
+      await runner.query(setting(limits(timeoutMs)).join('; '));
+      const result = await transaction.unlessUnusable(work);
+      ({ last } = transaction);
+      answers = await transaction.sendLast();
+      return result;
+    };
+    const result = await UserGate.within(around, () =>
+      HostTransaction.run(dataSource, open, timeoutMs + END_MS, inside),
+    );
+    last?.answered?.(answers);
+    return result;
+  }
+
+  private async unlessUnusable<T>(work: Work<T>): Promise<T> {
     try {
-      await broadcast(this.runner, 'BeforeTransactionStart');
-      await begun(this.runner);
-      this.client.query = this.gate.query as PgClient['query'];
       const result = await work(this);
-      // A write that was started in the very turn in which the code returned is refused while there is something to roll back.
-      if (this.last !== undefined) await nextTurn();
-      const { misuse } = this.gate;
-      if (misuse !== undefined) throw new ManagerMisused(misuse);
-      await this.commit();
+      await this.refuseMisuse();
       return result;
     } catch (error) {
       if (isServerUnusable(error)) await this.destroy();
+      throw error;
+    }
+  }
+
+  /** A write that was started in the very turn in which the code returned is refused while there is something to roll back. */
+  private async refuseMisuse(): Promise<void> {
+    if (this.last !== undefined) await nextTurn();
+    const { misuse } = this.gate;
+    if (misuse !== undefined) throw new ManagerMisused(misuse);
+  }
+
+  private async finish<T>(timeoutMs: number, work: Work<T>): Promise<T> {
+    const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
+    begun(this.runner);
+    const putBack = inPlaceOfQuery(this.client, this.gate.query as PgClient['query']);
+    try {
+      const result = await this.unlessUnusable(work);
+      await this.commit();
+      return result;
+    } catch (error) {
       await this.rollback();
       throw error;
     } finally {
       clearTimeout(end);
-      // The pool lends the client again: its own method must be back.
-      Reflect.deleteProperty(this.client, 'query');
+      over(this.runner);
+      putBack();
     }
   }
 
@@ -137,11 +180,9 @@ export class UserTransaction {
     const call: Call = { ofUser: true };
     const depth = nestingOf(this.runner);
     try {
-      const result = await this.gate.run(call, () => {
-        const running = Promise.resolve().then(code);
-        return signal === undefined ? running : orAborted(running, signal);
-      });
+      const result = await this.gate.run(call, code, signal);
       // Closed in the same turn: between the two a query would be sent that nobody looks at.
+      if (call.fault !== undefined) throw call.fault;
       const fault = this.faultAfter(depth);
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
@@ -149,8 +190,8 @@ export class UserTransaction {
       this.gate.hasFailed(call, signal?.aborted === true);
       // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
       // the client itself in its hands.
-      if (this.gate.running > 0 || signal?.aborted === true) await this.destroy();
-      throw error;
+      if (this.gate.isBusy || signal?.aborted === true) await this.destroy();
+      throw call.fault ?? error;
     } finally {
       this.gate.close(call);
     }
@@ -195,12 +236,14 @@ export class UserTransaction {
   }
 
   private async commit(): Promise<void> {
-    if (dataSourceOf(this.runner.manager).subscribers.length > 0)
-      await this.asOurs(async () => broadcast(this.runner, 'BeforeTransactionCommit'));
-    let answers: PgResult[];
+    const { statements = [] } = this.last ?? {};
     await this.lazy.opening;
+    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
+    // Nothing was begun, and nothing is to be done.
+    if (begin.length > 0 && statements.length === 0) return;
+    let answers: PgResult[];
     try {
-      answers = await this.sendCommit();
+      answers = await this.send([...begin, ...statements, { sql: 'COMMIT' }]);
     } catch (error) {
       const refusal = this.last?.refusal(error);
       if (refusal !== undefined) throw refusal;
@@ -215,28 +258,40 @@ export class UserTransaction {
       await this.destroy();
       throw new NotCommitted(false, `COMMIT was answered ${answer?.command}: ${this.gate.swallowed}`);
     }
-    this.last?.answered?.(answers);
-    await broadcast(this.runner, 'AfterTransactionCommit')?.catch(() => undefined);
+    this.last?.answered?.(answers.slice(begin.length));
   }
 
-  private async sendCommit(): Promise<PgResult[]> {
-    const { statements = [] } = this.last ?? {};
-    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
-    const message = [...begin, ...statements, { sql: 'COMMIT' }];
-    const dataSource = dataSourceOf(this.runner.manager);
-    this.commitSent = true;
-    const answers = await inOneMessage(this.client, dataSource, message, this.passThrough);
-    return answers.slice(begin.length);
+  /** Where the COMMIT is somebody else's. */
+  private async sendLast(): Promise<readonly PgResult[]> {
+    const { statements = [], refusal } = this.last ?? {};
+    if (statements.length === 0) return [];
+    try {
+      return await this.send(statements);
+    } catch (error) {
+      throw refusal?.(error) ?? error;
+    }
+  }
+
+  private send(statements: readonly Statement[]): Promise<PgResult[]> {
+    this.sent = true;
+    return inOneMessage(this.client, dataSourceOf(this.runner.manager), statements, this.passThrough);
   }
 
   private async rollback(): Promise<void> {
     if (this.destroyed) return;
     try {
-      if (this.lazy.opening !== undefined || this.commitSent) await this.passThrough('ROLLBACK');
-      await broadcast(this.runner, 'AfterTransactionRollback')?.catch(() => undefined);
+      if (this.lazy.opening !== undefined || this.sent) await this.passThrough('ROLLBACK');
     } catch {
       await this.destroy();
     }
+  }
+
+  /** When everything has been answered, the hooks of subscribers included. */
+  private async leave(around: Call): Promise<() => void> {
+    await this.gate.idle();
+    around.settled = true;
+    this.gate.end();
+    return () => this.takeBack();
   }
 
   private async destroy(): Promise<void> {

@@ -1,6 +1,7 @@
 import { PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
 import { FAIL } from '../../src/storage/settle.sql.js';
-import { NotCommitted, UserTransaction } from '../../src/storage/user.transaction.js';
+import { NotCommitted } from '../../src/storage/connection.js';
+import { UserTransaction } from '../../src/storage/user.transaction.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {

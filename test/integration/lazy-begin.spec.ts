@@ -1,4 +1,4 @@
-import { Client, Query } from 'pg';
+import { Client, Query, type QueryConfig } from 'pg';
 import { DataSource, type EntityManager } from 'typeorm';
 import { UserTransaction } from '../../src/storage/user.transaction.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -32,7 +32,50 @@ const WAYS: Record<string, (manager: EntityManager) => Promise<unknown>> = {
     const query = client.query(new Query('INSERT INTO written VALUES (1)'));
     return new Promise((resolve, reject) => query.on('end', resolve).on('error', reject));
   },
+  'a query object with a callback': async ({ queryRunner }) => {
+    const client = (await queryRunner!.connect()) as Client;
+    return new Promise((resolve, reject) => {
+      const query = new Query('INSERT INTO written VALUES (1)');
+      const callback = (error: Error | null) => (error ? reject(error) : resolve(undefined));
+      client.query(Object.assign(query, { callback }));
+    });
+  },
+  'a query with a callback': async ({ queryRunner }) => {
+    const client = (await queryRunner!.connect()) as Client;
+    return new Promise((resolve, reject) => {
+      client.query('INSERT INTO written VALUES (1)', (error) => (error ? reject(error) : resolve(undefined)));
+    });
+  },
+  'settings of a query with a callback in them': async ({ queryRunner }) => {
+    const client = (await queryRunner!.connect()) as Client;
+    return new Promise((resolve, reject) => {
+      const callback = (error: Error | null) => (error ? reject(error) : resolve(undefined));
+      void client.query({
+        text: 'INSERT INTO written VALUES ($1)',
+        values: [1],
+        callback,
+      } as object as QueryConfig);
+    });
+  },
 };
+
+/** How many queries pg had at once, at most. */
+async function mostAtOnce(work: () => Promise<unknown>): Promise<number> {
+  let most = 0;
+  const original = Reflect.get(Client.prototype, 'query') as (...args: unknown[]) => unknown;
+  Client.prototype.query = function (this: Client, ...args: unknown[]) {
+    const sent = original.apply(this, args);
+    const { _queryQueue, _activeQuery } = this as object as { _queryQueue: unknown[]; _activeQuery: unknown };
+    most = Math.max(most, _queryQueue.length + (_activeQuery === null ? 0 : 1));
+    return sent;
+  } as unknown as Client['query'];
+  try {
+    await work();
+    return most;
+  } finally {
+    Client.prototype.query = original as unknown as Client['query'];
+  }
+}
 
 /** As if the server refused to begin. */
 async function withoutBegin<T>(work: () => Promise<T>): Promise<T> {
@@ -100,14 +143,42 @@ it('a transaction without a query, whose last statement is refused, leaves nothi
   expect(await written()).toEqual([]);
 });
 
-it('queries that are started at once are all in it', async () => {
-  await run((manager) => Promise.all(Object.values(WAYS).map((way) => way(manager))));
-  expect(await written()).toEqual([{ n: 1 }, { n: 1 }, { n: 1 }]);
+it('queries that are started at once are all in it, one after the other', async () => {
+  const atOnce = await mostAtOnce(() =>
+    run((manager) => Promise.all(Object.values(WAYS).map((way) => way(manager)))),
+  );
+  expect(await written()).toEqual(Object.keys(WAYS).map(() => ({ n: 1 })));
+  // pg 8.23 warns of a second query while one runs, and pg 9 refuses it.
+  expect(atOnce).toBe(1);
   const failing = run(async (manager) => {
     await Promise.all(Object.values(WAYS).map((way) => way(manager)));
     await manager.query('SELECT 1 / $1::int', [0]).catch(() => undefined);
   });
   // pg tells of the failure before the server says what state it is in: the COMMIT may be what finds out.
   await expect(failing).rejects.toThrow('its error was swallowed: SELECT 1 / $1::int: division by zero');
-  expect(await written()).toHaveLength(3);
+  expect(await written()).toHaveLength(Object.keys(WAYS).length);
 });
+
+it.each(Object.entries(WAYS))(
+  'code that goes on after its time hears that %s was not sent',
+  async (_, query) => {
+    const time = new AbortController();
+    const heard: unknown[] = [];
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const code = async (manager: EntityManager) => {
+      time.abort(new Error('its time is up'));
+      await new Promise((resolve) => setImmediate(resolve));
+      heard.push(await query(manager).catch((error: unknown) => error));
+      end();
+    };
+    await UserTransaction.run(dataSource, { timeoutMs: 20_000, onMisuse: () => undefined }, (transaction) =>
+      transaction.asUser(() => code(transaction.manager), time.signal),
+    ).catch(() => undefined);
+    await ended;
+    expect(heard).toMatchObject([{ code: 'MANAGER_MISUSED' }]);
+    expect(await written()).toEqual([]);
+  },
+);

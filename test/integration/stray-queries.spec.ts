@@ -25,11 +25,23 @@ describe('R29 a handler that queries past its transaction', () => {
       await record(event, context);
       await write('stray');
     };
+    // At once: trying again would be refused again.
     expect(await settleOne('1')).toMatchObject({
-      state: 'pending',
+      state: 'dead',
       error: expect.stringContaining('outsideTransaction(() => …)'),
     });
     expect(await inbox.query('SELECT * FROM received_event')).toEqual([]);
+  });
+
+  it.each<[string, (error: unknown) => unknown]>([
+    ['swallows', () => undefined],
+    ['wraps', (cause) => Promise.reject(new Error('no such order', { cause }))],
+  ])('is refused when it %s the error', async (name, then) => {
+    script.handle = (event) => write(event.eventId).catch(then);
+    expect(await settleOne(name)).toMatchObject({
+      state: 'dead',
+      error: expect.stringContaining('A handler wrote past its transaction'),
+    });
   });
 
   it('is told of without the values in it', async () => {
@@ -42,7 +54,7 @@ describe('R29 a handler that queries past its transaction', () => {
   it('is refused when it opens a transaction of its own and writes in that', async () => {
     script.handle = () =>
       inbox.dataSource.transaction((manager) => manager.query(INSERT_RECORD, ['awardee', 'stray', 'stray']));
-    expect(await settleOne('2')).toMatchObject({ state: 'pending' });
+    expect(await settleOne('2')).toMatchObject({ state: 'dead', attempt: 1 });
     expect(await inbox.query('SELECT * FROM received_event')).toEqual([]);
   });
 
