@@ -23,11 +23,10 @@ function migrationsFor(options: MigrationOptions = {}): (typeof WebhookInbox1796
  * The package's migrations, for the `migrations` of the host's own DataSource. Objects of the application with the same names are
  * refused, never adopted or dropped.
  *
- * Uncalled it is the list without options: TypeORM would take a plain function for an empty list, and migrate nothing.
+ * Without options it may be spread uncalled: `[...webhookInboxMigrations]`.
  * @throws ConfigurationError
  */
 export const webhookInboxMigrations = Object.assign(migrationsFor, {
-  WebhookInbox1796000000000,
   [Symbol.iterator]: () => migrationsFor()[Symbol.iterator](),
 });
 

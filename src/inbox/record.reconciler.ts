@@ -143,7 +143,10 @@ export class RecordReconciler {
       try {
         const where = look.where(row.seen);
         refuseEmpty(where);
-        const exists = await limited(timeoutMs, () => manager.existsBy(look.entity, where));
+        const exists = await limited(timeoutMs, () =>
+          // A record that was soft-deleted is there: to run its event again would bring it back.
+          manager.exists(look.entity, { where, withDeleted: true }),
+        );
         if (!exists) missing.push(row);
         checked += 1;
       } catch (thrown) {

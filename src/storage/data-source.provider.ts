@@ -9,8 +9,22 @@ export function dataSourceProvider(name: string | undefined): FactoryProvider<Da
   return {
     provide: WEBHOOKS_DATA_SOURCE,
     inject: [{ token: getDataSourceToken(name), optional: true }],
-    useFactory: (given?: DataSource) => given ?? refuse(name),
+    useFactory: (given?: DataSource) => onlyPostgres(given ?? refuse(name)),
   };
+}
+
+/**
+ * Those that speak to PostgreSQL by another driver, or to what calls itself compatible, would boot and then answer 503: CockroachDB has
+ * no LISTEN and no advisory locks, and Aurora's Data API no connection that a transaction could be pinned to.
+ */
+function onlyPostgres(dataSource: DataSource): DataSource {
+  const { type } = dataSource.options;
+  if (type === 'postgres') return dataSource;
+  throw new ConfigurationError(
+    `WebhooksModule needs a DataSource of PostgreSQL: expected type: 'postgres', received type: '${type}'. Where the application's own ` +
+      `data is elsewhere, add a second one, TypeOrmModule.forRoot({ name: 'webhooks', type: 'postgres', … }), and give its name: ` +
+      `WebhooksModule.forRoot({ dataSource: 'webhooks', … })`,
+  );
 }
 
 function refuse(name: string | undefined): never {

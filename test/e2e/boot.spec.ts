@@ -1,5 +1,8 @@
 import { Controller, Inject, Injectable, Module, Scope, type DynamicModule, type Type } from '@nestjs/common';
 import { REQUEST } from '@nestjs/core';
+import { ScheduleModule } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import {
   OnEffect,
@@ -10,7 +13,7 @@ import {
   type WebhookEvent,
 } from '../../src/index.js';
 import type { WebhooksOptions } from '../../src/index.js';
-import { ADAPTERS } from '../support/application.js';
+import { ADAPTERS, createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { startHost, type Host } from '../support/host.js';
 import { send } from '../support/http.js';
@@ -356,5 +359,38 @@ describe.each(ADAPTERS)('a database that is not there yet, on %s', (adapter) => 
     expect(await deliver()).toBe(OK);
     await app.close();
     await database.drop();
+  });
+});
+
+describe('a DataSource that is not of PostgreSQL', () => {
+  it.each(['cockroachdb', 'aurora-postgres', 'mysql', 'mssql', 'mongodb', 'better-sqlite3'])(
+    '%s stops the boot, before anything connects',
+    async (type) => {
+      // TypeORM loads the driver of most of these at once, and they are not installed: all that matters here is the type.
+      const dataSource = new DataSource({ type: 'postgres', url: 'postgres://127.0.0.1:1/none' });
+      Object.assign(dataSource.options, { type });
+      const boot = createApplication({
+        databaseUrl: 'postgres://127.0.0.1:1/none',
+        webhooks: { sources: { awardee: awardeeSource() } },
+        override: (builder) => builder.overrideProvider(DataSource).useValue(dataSource),
+      });
+      await expect(boot).rejects.toThrow(
+        `needs a DataSource of PostgreSQL: expected type: 'postgres', received type: '${type}'`,
+      );
+    },
+  );
+
+  it('CockroachDB’s, with its own driver, stops the boot too', async () => {
+    const module = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } });
+    const other = TypeOrmModule.forRoot({
+      type: 'cockroachdb',
+      url: 'postgres://127.0.0.1:1/none',
+      timeTravelQueries: false,
+      manualInitialization: true,
+    });
+    const boot = Test.createTestingModule({ imports: [other, ScheduleModule.forRoot(), module] }).compile();
+    await expect(boot).rejects.toThrow(
+      /received type: 'cockroachdb'.*WebhooksModule\.forRoot\(\{ dataSource/,
+    );
   });
 });

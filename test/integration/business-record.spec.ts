@@ -1,5 +1,5 @@
 import { Injectable, type INestApplication, type Type } from '@nestjs/common';
-import { Entity, PrimaryColumn, type EntityManager } from 'typeorm';
+import { DeleteDateColumn, Entity, PrimaryColumn, type EntityManager } from 'typeorm';
 import {
   Inbox,
   OnEffect,
@@ -19,6 +19,12 @@ import { AWARDEE_SECRET, awardee } from '../support/signing.js';
 class ReceivedEvent {
   @PrimaryColumn('text') source!: string;
   @PrimaryColumn('text') event_id!: string;
+}
+
+/** The same table in an application that deletes softly. */
+@Entity('received_event')
+class SoftDeleted extends ReceivedEvent {
+  @DeleteDateColumn() deleted_at!: Date | null;
 }
 
 const record = (policy: Partial<BusinessRecord> = {}): BusinessRecord => ({
@@ -152,6 +158,17 @@ describe('R28: done events whose business record is missing', () => {
     await lose('a');
     expect((await reconcile(app)).records).toMatchObject({ checked: 0, missing: 0 });
     expect(await records()).toEqual([]);
+  });
+
+  it('are not missing while they are soft-deleted', async () => {
+    await database.query(`ALTER TABLE received_event ADD deleted_at timestamptz`);
+    const app = await start(record({ entity: SoftDeleted }), { entities: [SoftDeleted] });
+    await receive(app, 'a', 'b');
+    await database.query(`UPDATE received_event SET deleted_at = now() WHERE event_id = 'a'`);
+    await lose('b');
+    expect((await reconcile(app)).records).toEqual({ checked: 2, missing: 1, reprocessed: 1, unchecked: 0 });
+    expect(missing()).toMatchObject([{ event: { eventId: 'b' } }]);
+    await until(async () => (await records()).length === 2);
   });
 
   it('are only reported, once, where the handler asks for that', async () => {

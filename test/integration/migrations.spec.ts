@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 
 /** The migrations as a host lists them in a DataSource of its own. */
-function host(more: Partial<{ migrationsTransactionMode: 'all' | 'each' | 'none' }> = {}): DataSource {
+function host(more: object = {}): DataSource {
   return new DataSource({ ...options(database.url), migrations: webhookInboxMigrations(), ...more });
 }
 
@@ -151,6 +151,16 @@ describe('case 39 the migrations', () => {
     }
   });
 
+  it('migrate() refuses a pool of one, in which it would wait for itself', async () => {
+    for (const pool of [{ poolSize: 1 }, { extra: { max: 1 } }, { poolSize: 5, extra: { max: '1' } }]) {
+      const dataSource = host(pool);
+      await expect(migrate(dataSource)).rejects.toThrow(
+        /^migrate\(dataSource\): .* expected a poolSize of at least 2, received 1\. Give the DataSource two/,
+      );
+      expect(dataSource.isInitialized).toBe(false);
+    }
+  });
+
   it('know the states of core/states.ts, and no other', async () => {
     const dataSource = host();
     await within(dataSource, () => dataSource.runMigrations());
@@ -160,5 +170,98 @@ describe('case 39 the migrations', () => {
     const states = /state IN \(([^)]+)\)/.exec(rules!.body)![1]!;
     const known = [...states.matchAll(/'(\w+)'/g)].map(([, state]) => state);
     expect(known).toEqual([...OUTBOX_STATES]);
+  });
+});
+
+describe('objects of the application that have a name of ours', () => {
+  /** Of each kind that PostgreSQL has, one that is of nobody but the application. */
+  const KINDS: Record<string, (name: string) => string> = {
+    table: (name) => `CREATE TABLE app.${name} (mine int); INSERT INTO app.${name} VALUES (7)`,
+    view: (name) => `CREATE VIEW app.${name} AS SELECT 7 AS mine`,
+    'materialized view': (name) => `CREATE MATERIALIZED VIEW app.${name} AS SELECT 7 AS mine`,
+    index: (name) => `CREATE TABLE app.mine (mine int); CREATE INDEX ${name} ON app.mine (mine)`,
+    sequence: (name) => `CREATE SEQUENCE app.${name}`,
+    type: (name) => `CREATE TYPE app.${name} AS (mine int)`,
+  };
+  const TYPES = {
+    enum: (name: string) => `CREATE TYPE app.${name} AS ENUM ('mine')`,
+    domain: (name: string) => `CREATE DOMAIN app.${name} AS int`,
+  };
+  const IN_APP = `
+    SELECT relname AS name FROM pg_class WHERE relnamespace = 'app'::regnamespace
+     UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'app'::regnamespace
+     UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'app'::regnamespace ORDER BY 1`;
+
+  it('are refused by up and down, each by its name, and stay as they are', async () => {
+    const [Migration] = webhookInboxMigrations({ schema: 'app' });
+    const runner = database.dataSource.createQueryRunner();
+    const fresh = (sql = '') =>
+      database.query(`DROP SCHEMA IF EXISTS app CASCADE; CREATE SCHEMA app; ${sql}`);
+    const refused = async (kind: string, name: string) => {
+      const before = await database.query(IN_APP);
+      for (const way of ['up', 'down'] as const)
+        await expect(new Migration!()[way](runner)).rejects.toThrow(
+          new RegExp(`of a name that it uses: ${kind} app\\.${name}(?:, |\\. ).*schema: 'webhooks'`),
+        );
+      expect(await database.query(IN_APP)).toEqual(before);
+    };
+
+    await fresh();
+    await new Migration!().up(runner);
+    const relations = await database.query<{ relname: string; relkind: string }>(
+      `SELECT relname, relkind FROM pg_class WHERE relnamespace = 'app'::regnamespace ORDER BY 1`,
+    );
+    expect(relations.length).toBeGreaterThan(50);
+    for (const { relname, relkind } of relations) {
+      const kinds =
+        relkind === 'r' || relkind === 'v' ? Object.entries(KINDS) : [['table', KINDS['table']!] as const];
+      for (const [kind, create] of kinds) {
+        await fresh(create(relname));
+        await refused(kind, relname);
+      }
+      if (kinds.length === 1) continue;
+      for (const create of Object.values(TYPES)) {
+        await fresh(create(relname));
+        await refused('type', relname);
+      }
+    }
+    for (const routine of ['FUNCTION', 'PROCEDURE']) {
+      const returns = routine === 'FUNCTION' ? 'RETURNS int' : '';
+      await fresh(
+        `CREATE ${routine} app.webhook_outbox_is_sound(mine int) ${returns} LANGUAGE sql AS 'SELECT 7'`,
+      );
+      await refused('function', 'webhook_outbox_is_sound');
+    }
+    await runner.release();
+  }, 120_000);
+
+  it('keep their rows when the migration is reverted through TypeORM, and ours goes once they have moved', async () => {
+    const dataSource = host({ migrationsTransactionMode: 'none' });
+    await within(dataSource, async () => {
+      await dataSource.runMigrations();
+      await database.query(`DROP TABLE webhook_audit; CREATE TABLE webhook_audit (mine int);
+        INSERT INTO webhook_audit VALUES (7)`);
+      await expect(dataSource.undoLastMigration()).rejects.toThrow(/table public\.webhook_audit/);
+      expect(await database.query(`SELECT mine FROM webhook_audit`)).toEqual([{ mine: 7 }]);
+      await database.query(`ALTER TABLE webhook_audit RENAME TO audit`);
+      await dataSource.undoLastMigration();
+      expect(await schema()).toEqual([]);
+      expect(await database.query(`SELECT mine FROM audit`)).toEqual([{ mine: 7 }]);
+    });
+  });
+
+  it('are left alone in another schema, in which services may share TypeORM’s table of migrations', async () => {
+    await database.query(`CREATE TABLE webhook_audit (mine int)`);
+    const services = ['billing', 'shipping'].map((name) =>
+      host({ migrations: webhookInboxMigrations({ schema: name }) }),
+    );
+    for (const one of services)
+      await within(one, async () => expect(await one.runMigrations()).toHaveLength(1));
+    for (const one of services.toReversed()) await within(one, () => one.undoLastMigration());
+    expect((await schema()).map(({ relname }) => relname)).toEqual(['webhook_audit']);
+  });
+
+  it('spread uncalled, the migrations are those without options', () => {
+    expect([...webhookInboxMigrations]).toEqual(webhookInboxMigrations());
   });
 });
