@@ -37,4 +37,7 @@ function inSchema(schema: string): typeof WebhookInbox1796000000000 {
     protected override readonly schema = schema;
   };
 }
+
 export type { WebhookInbox1796000000000 };
+export { webhookEntities, WebhookEventView, WebhookWorkView } from '../src/storage/view.entities.js';
+export type { EntityOptions } from '../src/storage/view.entities.js';

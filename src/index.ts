@@ -68,6 +68,8 @@ export { Operator } from './operator/operator.js';
 export { Stats } from './operator/stats.js';
 export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
+export { webhookEntities, WebhookEventView, WebhookWorkView } from './storage/view.entities.js';
+export type { EntityOptions } from './storage/view.entities.js';
 export { outsideTransaction } from './storage/user.gate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';

@@ -106,6 +106,7 @@ import { PauseStore } from './storage/pause.store.js';
 import { SettleStore } from './storage/settle.store.js';
 import { ReplayStore } from './storage/replay.store.js';
 import { TurnStore } from './storage/turn.store.js';
+import { keepViewNames } from './storage/view.entities.js';
 import { WatermarkStore } from './storage/watermark.store.js';
 import { StrayQueries } from './storage/stray.queries.js';
 import { RetentionStore } from './storage/retention.store.js';
@@ -278,6 +279,7 @@ export class WebhooksModule implements OnModuleInit {
     this.rawBody.installDirect();
     this.plan.checkPool();
     fixSchema(this.dataSource, this.options.schema);
+    keepViewNames(this.dataSource);
     hearErrors(this.dataSource);
     if (!this.options.preparedStatements) withoutPreparedStatements(this.dataSource);
     chooseWay(this.dataSource, { claims: this.options.claims, open: this.options.transaction });

@@ -20,7 +20,7 @@ export interface ApplicationSetup {
   readonly poolSize?: number;
   readonly entities?: readonly Type[];
   /** More options of its DataSource. */
-  readonly dataSource?: { readonly schema?: string; readonly extra?: object };
+  readonly dataSource?: { readonly schema?: string; readonly extra?: object; readonly synchronize?: boolean };
   readonly webhooks: WebhooksOptions & WebhooksModuleExtras;
   readonly providers?: readonly Provider[];
   readonly controllers?: readonly Type[];
