@@ -178,6 +178,7 @@ describe('the docs', () => {
     ['Every service above is had so, or injected.', 'had so'],
     [`${'word '.repeat(31)}end.`, '32 words'],
     ['What does it cost?', undefined],
+    [`The answer is ${'then '.repeat(20)}503. The next sentence ${'also '.repeat(15)}ends.`, undefined],
     ['An unknown handler name throws `InputRefused`, and the text says the nearest name.', undefined],
   ])('the prose linter reads %j', async (sentence, found) => {
     const faults = await proseFaults(
