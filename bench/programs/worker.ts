@@ -260,8 +260,8 @@ async function twoMessages(dataSource: DataSource) {
     work: async (id: string, mark: { sql: string; values: readonly unknown[] }) => {
       const client = free.pop()!;
       const query = { sql: WRITE, values: written([['messages', id, 'invoice.paid']]) };
-      const { error } = await queryBehind(client, [{ sql: 'BEGIN' }], query, client.query.bind(client));
-      if (error !== null) throw error;
+      const answers = await queryBehind(client, [{ sql: 'BEGIN' }], query, client.query.bind(client));
+      if (answers?.error !== null) throw answers?.error ?? new Error('something copies queries of pg');
       await inOneMessage(client, dataSource, [mark, { sql: 'COMMIT' }]);
       free.push(client);
     },

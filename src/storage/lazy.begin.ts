@@ -1,5 +1,5 @@
 import type { PgClient } from './connection.js';
-import type { Statement } from './message.query.js';
+import type { Answers, Statement } from './message.query.js';
 import { queryBehind, writesProtocol } from './one.message.js';
 
 /**
@@ -40,8 +40,7 @@ export class LazyBegin {
   };
 
   /** By a message of its own, unless it has begun. */
-  readonly begin = (): Promise<void> =>
-    this.opening ?? this.opens(this.pass(this.statements.map(({ sql }) => sql).join('; ')));
+  readonly begin = (): Promise<void> => this.opening ?? this.opens(this.beginAlone());
 
   private async openWith(sql: string, values: readonly unknown[]): Promise<unknown> {
     if (!writesProtocol(this.client)) {
@@ -49,15 +48,20 @@ export class LazyBegin {
       return this.pass(sql, values);
     }
     const sent = queryBehind(this.client, this.statements, { sql, values }, this.pass);
-    const opening = this.opens(
-      sent.then(({ error, results }) => {
-        if (results.length < this.statements.length) throw error;
-      }),
-    );
-    const { error, results } = await sent;
-    await opening;
-    if (error !== null) throw error;
-    return results.at(-1);
+    await this.opens(sent.then((answers) => this.begunBy(answers)));
+    const answers = await sent;
+    if (answers === undefined) return this.pass(sql, values);
+    if (answers.error !== null) throw answers.error;
+    return answers.results.at(-1);
+  }
+
+  private async begunBy(answers: Answers | undefined): Promise<void> {
+    if (answers === undefined) await this.beginAlone();
+    else if (answers.results.length < this.statements.length) throw answers.error;
+  }
+
+  private beginAlone(): Promise<unknown> {
+    return this.pass(this.statements.map(({ sql }) => sql).join('; '));
   }
 
   private opens(sent: Promise<unknown>): Promise<void> {

@@ -46,13 +46,22 @@ const PgQuery = Query as unknown as new (
   readonly _results: PgResult | PgResult[];
   /** Writes the query itself, to its end, with the Sync behind it. */
   prepare(to: PgConnection): void;
+  handleError(error: Error, connection: unknown): void;
   handleRowDescription(message: { readonly fields: unknown }): void;
   handleDataRow(message: unknown): void;
   handleCommandComplete(message: unknown, connection: unknown): void;
 };
 
+/**
+ * What a message shows of itself to wrappers of the client, when nothing of the application's is in it. A copy that a wrapper makes is
+ * sent as this text, which does nothing, in a transaction or outside one.
+ */
+const SHOWN = `SELECT 'several statements of nestjs-webhook-inbox, in one message' AS shown`;
+
 /** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
 export class OneMessage extends PgQuery {
+  /** pg has got it, rather than a copy of it. */
+  isReached = false;
   /** The fields of what is prepared by it, as they are described. */
   private readonly fresh = new Map<string, unknown>();
   /** For each statement whose rows the server does not describe again: as it did. */
@@ -73,7 +82,8 @@ export class OneMessage extends PgQuery {
     private readonly prepared: Map<string, Prepared>,
     done: (answers: Answers) => void,
   ) {
-    super(query?.sql ?? statements[0]!.sql, query?.values);
+    // Without its values, PostgreSQL refuses a copy of the application's query, which would run outside its transaction.
+    super(query?.sql ?? SHOWN);
     this.encoded = statements.map(({ values = [] }) => values.map(encode));
     Object.assign(this, {
       callback: (error: Error | null) => {
@@ -82,26 +92,40 @@ export class OneMessage extends PgQuery {
           for (const [name, fields] of this.fresh) prepared.set(name, { since: performance.now(), fields });
         // pg tells of a failure to the callback alone.
         this.emit('close');
-        const results = [this._results].flat();
-        done({
-          error,
-          results: error === null ? results : results.filter(({ command }) => command !== null),
-        });
+        done(this.answers(error));
       },
     });
   }
 
+  /** What has been answered so far. */
+  answers(error: Error | null): Answers {
+    const results = [this._results].flat();
+    return { error, results: error === null ? results : results.filter(({ command }) => command !== null) };
+  }
+
   /** Called by pg when it is this query's turn. What it returns, pg takes for an error. */
   submit(to: PgConnection): null {
+    this.isReached = true;
     to.stream.cork?.();
     try {
       for (const nth of this.statements.keys()) this.send(to, nth);
       if (this.query === undefined) to.sync();
-      else this.prepare(to);
+      else this.prepareBehind(to, this.query.values);
     } finally {
       to.stream.uncork?.();
     }
     return null;
+  }
+
+  private prepareBehind(to: PgConnection, values: readonly unknown[]): void {
+    Object.assign(this, { values });
+    this.prepare(to);
+    Object.assign(this, { values: undefined });
+  }
+
+  override handleError(error: Error, connection: unknown): void {
+    this.isReached = true;
+    super.handleError(error, connection);
   }
 
   override handleRowDescription(message: { readonly fields: unknown }): void {

@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto';
 import type { DataSource, EntityManager } from 'typeorm';
-import { isLostStatement } from '../core/classify.js';
+import { isDatabaseUnavailable, isLostStatement } from '../core/classify.js';
+import { InboxLogger } from '../core/inbox.logger.js';
+import { logLine } from '../core/log.js';
 import { dataSourceOf, pgClient, type PgClient, type PgResult } from './connection.js';
 import { OneMessage, type Answers, type Prepared, type Statement } from './message.query.js';
 import { qualified } from './own.schema.js';
@@ -86,14 +88,18 @@ export async function inOneMessage(
   const own = statements.map(({ sql, values }) => ({ sql: qualified(dataSource, sql), values }));
   if (!writesProtocol(client)) return oneByOne(send, own);
   await learn(client, dataSource);
-  const { error, results } = await submit(client, send, own);
-  if (error !== null) throw error;
-  return results;
+  const answers = writesProtocol(client) ? await submit(client, send, own) : undefined;
+  if (answers === undefined) return oneByOne(send, own);
+  if (answers.error !== null) throw answers.error;
+  return answers.results;
 }
 
-/** pg-native speaks another protocol, and has no connection to write to. */
+/**
+ * Whether a message can be sent. pg-native speaks another protocol, and has no connection to write to. A wrapper of the client that
+ * copies queries has pg send the copy, as a query with one text.
+ */
 export function writesProtocol(client: PgClient): boolean {
-  return client.connection !== undefined;
+  return client.connection !== undefined && !copied.has(client);
 }
 
 /** Asks what has to be known of a connection, unless it is known. */
@@ -104,18 +110,22 @@ export function learn(client: PgClient, dataSource: DataSource): Promise<void> |
 }
 
 async function ask(client: PgClient): Promise<void> {
-  const { error, results } = await submit(client, client.query.bind(client), [{ sql: SERVER_PROCESS }]);
-  if (error !== null) throw error;
-  knownOf(client).direct = results[0]!.rows[0]!['pid'] === client.processID;
+  const answers = await submit(client, client.query.bind(client), [{ sql: SERVER_PROCESS }]);
+  if (answers === undefined) return;
+  if (answers.error !== null) throw answers.error;
+  knownOf(client).direct = answers.results[0]!.rows[0]!['pid'] === client.processID;
 }
 
-/** A query of the application's, as pg writes it, behind statements of ours: in one message, sent at once. */
+/**
+ * A query of the application's, as pg writes it, behind statements of ours: in one message, sent at once.
+ * @returns undefined when nothing of it was done: a wrapper of the client has copied it
+ */
 export function queryBehind(
   client: PgClient,
   statements: readonly Statement[],
   query: Required<Statement>,
   send: PgClient['query'],
-): Promise<Answers> {
+): Promise<Answers | undefined> {
   return submit(client, send, statements, query);
 }
 
@@ -134,26 +144,60 @@ async function oneByOne(send: PgClient['query'], statements: readonly Statement[
   return results;
 }
 
-function submit(
+/** @returns undefined when nothing of it was done: a wrapper of the client has copied it */
+async function submit(
   client: PgClient,
   send: PgClient['query'],
   statements: readonly Statement[],
   query?: Required<Statement>,
-): Promise<Answers> {
+): Promise<Answers | undefined> {
   const about = knownOf(client);
   const named = statements.map(({ sql }) => (about.direct === true ? nameOf(sql) : undefined));
-  return new Promise((resolve) => {
-    send(
-      new OneMessage(statements, query, named, about.prepared, (answers) => {
-        if (isLostStatement(answers.error)) {
-          // Whatever it was that took them away, it may do so again: this connection goes on without.
-          about.direct = false;
-          about.prepared.clear();
-        }
-        resolve(answers);
-      }),
+  const answers = await new Promise<Answers | undefined>((resolve) => {
+    const message = new OneMessage(statements, query, named, about.prepared, (answered) =>
+      resolve(isOfCopy(message, answered.error) ? undefined : answered),
     );
+    const ended = (error: Error | null) =>
+      resolve(isOfCopy(message, error) ? undefined : message.answers(error));
+    const returned = send(message);
+    // A wrapper may leave the message without its callback: then its promise tells.
+    if (returned instanceof Promise)
+      returned.then(
+        (value: unknown) =>
+          (Object(value) as Partial<PgResult>).rows !== undefined || Array.isArray(value)
+            ? ended(null)
+            : undefined,
+        ended,
+      );
   });
+  if (answers === undefined) goWithout(client);
+  else if (isLostStatement(answers.error)) {
+    // Whatever it was that took them away, it may do so again: this connection goes on without.
+    about.direct = false;
+    about.prepared.clear();
+  }
+  return answers;
+}
+
+/** pg has got something else than the message: its answer, or its refusal. A broken connection says nothing of that. */
+function isOfCopy({ isReached }: OneMessage, error: Error | null): boolean {
+  return !isReached && !isDatabaseUnavailable(error) && error?.message !== 'Query read timeout';
+}
+
+const copied = new WeakSet<PgClient>();
+let told = false;
+
+function goWithout(client: PgClient): void {
+  copied.add(client);
+  if (told) return;
+  told = true;
+  new InboxLogger().warn(
+    logLine(
+      'something around the pg client copies queries (OpenTelemetry does with addSqlCommenterCommentToQueries), so that several ' +
+        'statements cannot go in one message: they are sent one by one, which takes a round trip each',
+      {},
+    ),
+  );
 }
 
 /** A hash, and no number: a process may have this package twice, each with numbers of its own, on connections of one pool. */
