@@ -73,6 +73,7 @@ export type { EntityOptions } from './storage/view.entities.js';
 export { outsideTransaction } from './storage/user.gate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';
+export type { Around, RunInfo } from './core/around.js';
 export type { Answer } from './core/answer.js';
 export type { Classifier } from './core/classify.js';
 export type { SourceRetention } from './core/source.js';

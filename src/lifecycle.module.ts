@@ -11,6 +11,7 @@ import { DataSource } from 'typeorm';
 import { InboxLogger } from './core/inbox.logger.js';
 import { cautions } from './core/cautions.js';
 import { logLine } from './core/log.js';
+import { neutral } from './core/neutral.js';
 import type { ResolvedOptions } from './core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
@@ -61,6 +62,11 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   }
 
   onApplicationBootstrap(): void {
+    // An application may be started within a context of its own, such as a span.
+    neutral(() => this.begin());
+  }
+
+  private begin(): void {
     for (const source of this.options.sources.values()) {
       const handlers = [...this.registry.handlers().values()];
       const waits = handlers.some((handler) => handler.source === source.name && handler.inline);

@@ -1,5 +1,6 @@
 import type { DataSource, EntityManager, EntityTarget, FindOptionsWhere, ObjectLiteral } from 'typeorm';
 import type { OnAlert } from './alert.js';
+import type { Around } from './around.js';
 import type { Classifier } from './classify.js';
 import type { CompletionContext } from './context.js';
 import type { Duration } from './duration.js';
@@ -30,6 +31,11 @@ export interface WebhooksOptions {
   readonly reconcile?: boolean;
   /** Told of what a person should know, besides the log. */
   readonly onAlert?: OnAlert;
+  /**
+   * Called around the application's own code: handlers, effects, probes, `complete` and `hydrate.fetch`. It opens contexts of the
+   * application, as of nestjs-cls, calls `run` once, and awaits it. What it throws is a failed attempt. @default none
+   */
+  readonly around?: Around;
   /** Number of dead rows at which `onAlert` gets `dead-letters`. @default 10 */
   readonly deadLetterThreshold?: number;
   /** When `onAlert` gets `backlog`, `rejection-burst` and `duplicate-ratio`. @default { } */

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import type { OnAlert } from './alert.js';
+import type { Around } from './around.js';
 import { toMs } from './duration.js';
 import { ConfigurationError } from './errors.js';
+import { writtenAs } from './lazy.js';
 import { refuseMisplaced } from './misplaced-options.js';
 import type {
   BusinessRecord,
@@ -42,6 +44,7 @@ export interface ResolvedOptions {
   readonly notify: boolean;
   readonly reconcile: boolean;
   readonly onAlert: OnAlert | undefined;
+  readonly around: Around | undefined;
   readonly deadLetterThreshold: number;
   readonly alerts: {
     readonly backlogMs: number;
@@ -78,7 +81,17 @@ const MIN_BODY_TIMEOUT_MS = 1_000;
 const atLeast = (ms: number) =>
   duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
 const count = z.int().positive();
-const fn = <T>() => z.custom<T>((value) => typeof value === 'function', { error: 'expected a function' });
+const fn = <T>() =>
+  z
+    .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
+    .refine((value) => writtenAs(value) !== 'generator', {
+      error: 'expected a function, received a generator function, whose code nobody would run',
+    });
+/** For functions whose answer is used as it is. */
+const answering = <T>() =>
+  fn<T>().refine((value) => writtenAs(value) !== 'async', {
+    error: 'expected a function that answers at once, received an async function',
+  });
 
 /** Of `WebhooksModule.forRoot`. */
 export const optionsSchema = z.strictObject({
@@ -113,6 +126,7 @@ export const optionsSchema = z.strictObject({
   notify: z.boolean().optional(),
   reconcile: z.boolean().optional(),
   onAlert: fn<OnAlert>().optional(),
+  around: fn<Around>().optional(),
   deadLetterThreshold: count.optional(),
   alerts: z
     .strictObject({
@@ -147,27 +161,27 @@ const workShape = {
     .optional(),
   timeout: pause.optional(),
   concurrency: count.optional(),
-  classify: fn().optional(),
+  classify: answering().optional(),
   was: z.array(z.string()).optional(),
 };
-const orderShape = { key: fn().optional(), onDead: z.enum(['release', 'block']).optional() };
+const orderShape = { key: answering().optional(), onDead: z.enum(['release', 'block']).optional() };
 const handlerSchema = z.strictObject({
   ...workShape,
   ...orderShape,
   name: z.string().optional(),
   inline: z.boolean().optional(),
   businessRecord: z
-    .union([recordSchema({ entity: z.unknown(), where: fn() }), recordSchema({ missing: fn() })])
+    .union([recordSchema({ entity: z.unknown(), where: answering() }), recordSchema({ missing: fn() })])
     .optional(),
   batch: count.max(10_000).optional(),
-  skipStale: z.strictObject({ key: fn(), at: fn().optional() }).optional(),
+  skipStale: z.strictObject({ key: answering(), at: answering().optional() }).optional(),
   schema: z
     .custom((value) => typeof value === 'object' || typeof value === 'function', {
       error: 'expected a Standard Schema',
     })
     .refine((value) => '~standard' in (value as object), { error: 'expected a Standard Schema' })
     .optional(),
-  hydrate: z.strictObject({ key: fn(), fetch: fn() }).optional(),
+  hydrate: z.strictObject({ key: answering(), fetch: fn() }).optional(),
 });
 const effectSchema = z.strictObject({
   ...workShape,
@@ -206,6 +220,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
     notify: options.notify ?? true,
     reconcile: options.reconcile ?? true,
     onAlert: options.onAlert,
+    around: options.around,
     deadLetterThreshold: options.deadLetterThreshold ?? 10,
     alerts: {
       backlogMs: toMs(options.alerts?.backlogAge ?? '5m')!,

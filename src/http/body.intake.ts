@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
 import { SignatureRejection } from '../core/errors.js';
+import { neutral } from '../core/neutral.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -116,9 +117,10 @@ export class BodyIntake {
   /** Ticks and not times: a process that stood still has not read what came meanwhile, and the sender is not to blame. */
   private tickLater(): NodeJS.Timeout {
     const tickMs = this.options.bodyTimeoutMs / TICKS;
-    return setTimeout(() => {
+    const tick = () => {
       for (const arrival of this.arriving) arrival.tick(TICKS, tickMs);
       this.timer = this.arriving.size > 0 ? this.tickLater() : undefined;
-    }, tickMs).unref();
+    };
+    return neutral(() => setTimeout(tick, tickMs)).unref();
   }
 }

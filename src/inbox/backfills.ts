@@ -6,6 +6,7 @@ import { eventId } from '../core/event-id.js';
 import { byKey, keyText } from '../core/event.js';
 import { knownSource } from '../core/known-source.js';
 import type { Decider } from '../core/decider.js';
+import { lazyKind } from '../core/lazy.js';
 import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -88,7 +89,7 @@ export class Backfills {
       onProgress?.({ ...report });
     };
     const never = new AbortController().signal;
-    for await (const item of list(since, { signal: signal ?? never })) {
+    for await (const item of await listed(sourceName, list(since, { signal: signal ?? never }))) {
       report.seen += 1;
       for (const event of this.read(source, item, report)) batch.push(event);
       if (batch.length >= BATCH) await flush();
@@ -180,6 +181,17 @@ export class Backfills {
     );
     return results.filter(({ won }) => won).length;
   }
+}
+
+/** What a list is read from, one event after the other; a promise of it is awaited. @throws WebhookInboxError */
+async function listed(source: string, value: unknown): Promise<AsyncIterable<BackfillEvent>> {
+  const list = await value;
+  if (typeof list === 'object' && list !== null && (Symbol.asyncIterator in list || Symbol.iterator in list))
+    return list as AsyncIterable<BackfillEvent>;
+  throw refused(
+    `the method with @BackfillSource('${source}') returned ${lazyKind(list) ?? 'no list'}: expected an async iterable, ` +
+      'as an async generator (async *list) returns',
+  );
 }
 
 function refused(detail: string): WebhookInboxError {

@@ -4,11 +4,13 @@ import type { Answer } from '../core/answer.js';
 import { BodyReader } from '../core/body.js';
 import { SignatureRejection } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
+import { outcomeOf } from '../core/lazy.js';
 import { errorText } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { checkSecrets, type Source } from '../core/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import type { TenantSecrets } from '../core/source.js';
 import { limited } from '../core/within.js';
 import { handshakeAnswer } from '../sources/handshake.js';
 import { judged, type VerifiedSignature } from '../sources/verification.js';
@@ -117,8 +119,9 @@ async function secretsOf(
   request: WebhookRequest,
   timeoutMs: number,
 ): Promise<{ secrets: readonly string[]; tenant: string }> {
-  const asked = Promise.resolve(secretsFor(request));
-  const found = await limited(asked, timeoutMs, `the secrets function of source '${source.name}'`);
+  const name = `the secrets function of source '${source.name}'`;
+  const ask = async () => (await outcomeOf(await secretsFor(request), name)) as TenantSecrets;
+  const found = await limited(ask(), timeoutMs, name);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
   if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);
   return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };

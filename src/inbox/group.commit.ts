@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { isWholeDatabases } from '../core/classify.js';
 import { WebhookInboxError } from '../core/errors.js';
+import { neutral } from '../core/neutral.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { poolSize } from '../storage/pool-size.js';
@@ -84,7 +85,8 @@ export class GroupCommit {
     }
     this.opening = true;
     this.sentAt = performance.now();
-    const sent: Promise<void> = this.commit().finally(() => {
+    // Shared by the deliveries in it, of which the first has begun it.
+    const sent: Promise<void> = neutral(() => this.commit()).finally(() => {
       this.sending.delete(sent);
       this.send();
     });
@@ -92,10 +94,11 @@ export class GroupCommit {
   }
 
   private sendLater(ms: number): void {
-    this.later ??= setTimeout(() => {
+    const send = () => {
       this.later = undefined;
       this.send();
-    }, ms).unref();
+    };
+    this.later ??= neutral(() => setTimeout(send, ms)).unref();
   }
 
   private async commit(): Promise<void> {

@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
+import { neutral } from '../core/neutral.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
@@ -69,7 +70,8 @@ export class HandOff {
     if (receivedAt === undefined) return this.dropped({ places });
     for (const place of places) {
       const [row] = place.rows;
-      this.track(this.begin(place, { ...row, event: { ...row.event!, receivedAt } }));
+      const begun = { ...row, event: { ...row.event!, receivedAt } };
+      this.track(neutral(() => this.begin(place, begun)));
     }
   }
 
@@ -80,7 +82,7 @@ export class HandOff {
 
   /** The claim failed, and may have been committed all the same: then its rows are leased, and nobody runs them. */
   inDoubt({ places }: Offer): void {
-    for (const place of places) this.track(this.giveBackInDoubt(place));
+    for (const place of places) this.track(neutral(() => this.giveBackInDoubt(place)));
   }
 
   /** Waits until what has been committed runs, or has been given back. False when it took longer. */

@@ -4,6 +4,7 @@ import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
+import { outcomeOf } from '../core/lazy.js';
 import { errorText, logLine } from '../core/log.js';
 import type { ResolvedOptions, ResolvedRecord } from '../core/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -129,7 +130,9 @@ export class RecordReconciler {
     if ('missing' in look) {
       try {
         const events = rows.map(({ seen }) => seen);
-        const missing = await limited(timeoutMs, async (signal) => look.missing(events, manager, { signal }));
+        const missing = await limited(timeoutMs, async (signal) =>
+          missingOf(await look.missing(events, manager, { signal }), signal),
+        );
         const ids = new Set(missing.map(({ id }) => id));
         return { missing: rows.filter(({ id }) => ids.has(id)), checked: rows.length };
       } catch (error) {
@@ -175,6 +178,13 @@ export class RecordReconciler {
     const { source, tenant, eventId } = event;
     this.alerts.raise({ kind: 'missing-record', outboxId, name, event: { source, tenant, eventId }, action });
   }
+}
+
+/** @throws for what is no list: every record would be taken to be there */
+async function missingOf(answer: unknown, signal: AbortSignal): Promise<readonly WebhookEvent[]> {
+  const missing = await outcomeOf(answer, 'businessRecord.missing', signal);
+  if (Array.isArray(missing)) return missing as WebhookEvent[];
+  throw new Error(`businessRecord.missing: expected an array of events, received ${typeof missing}`);
 }
 
 /** A look that never ends must not hold up the reconciler, nor its lease and what waits for it. */

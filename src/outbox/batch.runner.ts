@@ -1,9 +1,13 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
+import { runAround } from '../core/around.js';
 import { WebhookInboxError } from '../core/errors.js';
+import { outcomeOf } from '../core/lazy.js';
 import { logLine } from '../core/log.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { BatchEvent } from '../core/context.js';
 import { namesOf, type Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
@@ -17,7 +21,7 @@ import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { refuseNewEffects } from './new.effects.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
-import { rowFacts } from './row-facts.js';
+import { rowFacts, runInfo } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { StaleFilter } from './stale.filter.js';
 import { WakeUp, type WokenNames } from './wake-up.js';
@@ -37,6 +41,7 @@ export class BatchRunner {
   private readonly logger = new InboxLogger();
 
   constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: SettleStore,
     private readonly turns: TurnStore,
     private readonly preparer: EventPreparer,
@@ -163,7 +168,10 @@ export class BatchRunner {
       current,
       enqueue: runs[index]!.enqueue,
     }));
-    const result = await transaction.asUser(() => handler.invokeBatch(events, { manager, signal }), signal);
+    const run = async () =>
+      outcomeOf(await handler.invokeBatch(events, { manager, signal }), handler.name, signal);
+    const info = runInfo(fresh[0]!.row, 'batch', { events: events.length });
+    const result = await transaction.asUser(() => runAround(this.options.around, info, run), signal);
     await refuseNewEffects(transaction, runs);
     const rows = fresh.map(({ row }) => row);
     const summary = resultSummary(result);

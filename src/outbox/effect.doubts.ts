@@ -1,16 +1,21 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
+import { runAround } from '../core/around.js';
 import { orAborted } from '../core/abort.js';
+import { outcomeOf } from '../core/lazy.js';
+import { PermanentError } from '../core/errors.js';
 import { logLine } from '../core/log.js';
 import type { CompletionContext } from '../core/context.js';
 import type { ProbeAnswer } from '../core/options.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { ParkedReason } from '../core/states.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { tracksDoubt } from './failure.settler.js';
 import { LoneStatements } from './lone.statements.js';
-import { rowFacts } from './row-facts.js';
+import { rowFacts, runInfo } from './row-facts.js';
 
 /** Work that commits with the completion of an effect. */
 export type Completion = (context: CompletionContext) => unknown;
@@ -30,6 +35,7 @@ export class EffectDoubts {
   private readonly logger = new InboxLogger();
 
   constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly module: ResolvedOptions,
     private readonly store: OutboxStore,
     private readonly statements: LoneStatements,
   ) {}
@@ -68,11 +74,30 @@ export class EffectDoubts {
     if (!row.begun && options.probeFirst !== true) return undefined;
     const complete = async (work: Completion) => onComplete(work);
     const context = { key: row.id, signal, complete };
-    const asking = Promise.resolve(options.probe.call(effect.instance, payload, context));
+    const ask = () => options.probe!.call(effect.instance, payload, context);
+    const asking = runAround(this.module.around, runInfo(row, 'probe'), () =>
+      this.answerOf(effect, ask, signal),
+    );
     const answer = await orAborted(asking, signal);
     this.logger.log(
       logLine('probed', rowFacts(row, { answer: typeof answer === 'object' ? 'done' : answer })),
     );
     return answer;
   }
+
+  /** @throws PermanentError for an answer that a probe has not: taken for 'unknown', it could have the call made again */
+  private async answerOf(effect: Effect, ask: () => unknown, signal: AbortSignal): Promise<ProbeAnswer> {
+    const name = `the probe of ${effect.name}`;
+    const answer = await outcomeOf(await ask(), name, signal);
+    if (isAnswer(answer)) return answer;
+    const received = answer === null ? 'null' : typeof answer;
+    throw new PermanentError(
+      `${name} returned a value of type ${received}: expected 'done', 'not-done', 'unknown' or { done: result }`,
+    );
+  }
+}
+
+function isAnswer(answer: unknown): answer is ProbeAnswer {
+  if (typeof answer === 'object' && answer !== null) return 'done' in answer;
+  return answer === 'done' || answer === 'not-done' || answer === 'unknown';
 }

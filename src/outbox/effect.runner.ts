@@ -1,11 +1,16 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
+import { runAround } from '../core/around.js';
 import { parseJson } from '../core/body.js';
 import { isKnownNotDone } from '../core/classify.js';
+import { PermanentError } from '../core/errors.js';
+import { outcomeOf } from '../core/lazy.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
+import type { ResolvedOptions } from '../core/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { EffectContext } from '../core/context.js';
 import { HandlerRegistry, namesOf, type Effect } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
@@ -18,7 +23,7 @@ import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { LoneStatements } from './lone.statements.js';
 import { Outbox } from './outbox.js';
 import { effectResult, keptResult, ResultRefused } from './result.js';
-import { rowFacts } from './row-facts.js';
+import { rowFacts, runInfo } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
@@ -34,6 +39,7 @@ export class EffectRunner {
   private readonly logger = new InboxLogger();
 
   constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: SettleStore,
     private readonly settles: GroupSettle,
     private readonly turns: TurnStore,
@@ -101,10 +107,11 @@ export class EffectRunner {
       previous:
         row.previousResult === undefined ? undefined : { result: JSON.parse(row.previousResult) as unknown },
       complete: async (work) => {
-        completion = work;
+        completion = completionOf(row.name, work);
       },
     };
-    const result = await effect.invoke(payload, context);
+    const run = async () => outcomeOf(await effect.invoke(payload, context), row.name, signal);
+    const result = await runAround(this.options.around, runInfo(row, 'effect'), run);
     return { result, completion };
   }
 
@@ -159,7 +166,12 @@ export class EffectRunner {
         this.outbox.bind(queryRunner, run.enqueue);
         // As a later attempt would get it: a Date is text there.
         const result = JSON.parse(json!) as unknown;
-        await transaction.asUser(() => completion({ manager, enqueue: run.enqueue, result }), signal);
+        const complete = async () => {
+          const ended = await completion({ manager, enqueue: run.enqueue, result });
+          await outcomeOf(ended, `the completion of ${row.name}`, signal);
+        };
+        const info = runInfo(row, 'complete');
+        await transaction.asUser(() => runAround(this.options.around, info, complete), signal);
         return [...(await transaction.asOurs(settle)), ...run.woken];
       });
     }
@@ -208,6 +220,14 @@ export class EffectRunner {
     if (settled) this.wakeUp.wake();
     return settled && completion === undefined;
   }
+}
+
+/** Work that has begun already would not commit with the settle. @throws PermanentError */
+function completionOf(effect: string, work: unknown): Completion {
+  if (typeof work === 'function') return work as Completion;
+  throw new PermanentError(
+    `complete() of ${effect}: expected a function, which is called with the manager of the settle, received ${typeof work}`,
+  );
 }
 
 /** The bytes are ours, written by JSON.stringify: anything else is damage, and no attempt will read them. */

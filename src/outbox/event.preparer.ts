@@ -1,6 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { runAround } from '../core/around.js';
 import { PermanentError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
+import { answeredAtOnce, outcomeOf } from '../core/lazy.js';
 import { parsePayload } from '../core/payload.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { validated } from '../core/standard-schema.js';
@@ -8,6 +10,7 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 import type { StoredEvent } from '../storage/stored.event.js';
+import { runInfo } from './row-facts.js';
 import { SharedFetches } from './shared.fetches.js';
 
 /** An event ready for its handler. */
@@ -45,14 +48,25 @@ export class EventPreparer {
   private hydrate(
     handler: Handler,
     event: WebhookEvent,
-    { arrivedAt }: LeasedRow,
+    row: LeasedRow,
     signal: AbortSignal,
   ): Promise<unknown> {
     const hydrate = handler.options.hydrate!;
-    const key = JSON.stringify([handler.name, event.tenant, hydrate.key.call(handler.instance, event)]);
+    const name = `hydrate of ${handler.name}`;
+    const resource: unknown = hydrate.key.call(handler.instance, event);
+    // As JSON every promise is the same: one resource's state would be taken for another's.
+    answeredAtOnce(resource, `the key of ${name}`);
+    const key = JSON.stringify([handler.name, event.tenant, resource]);
     const maxPauseMs = handler.timeoutMs / 4;
-    return this.fetches.get(key, arrivedAt, maxPauseMs, signal, async (nobodyWaits) =>
-      hydrate.fetch.call(handler.instance, event, { signal: nobodyWaits }),
+    const fetch = async (nobodyWaits: AbortSignal) =>
+      outcomeOf(
+        await hydrate.fetch.call(handler.instance, event, { signal: nobodyWaits }),
+        name,
+        nobodyWaits,
+      );
+    const info = runInfo(row, 'hydrate');
+    return this.fetches.get(key, row.arrivedAt, maxPauseMs, signal, (nobodyWaits) =>
+      runAround(this.options.around, info, () => fetch(nobodyWaits)),
     );
   }
 }

@@ -3,8 +3,10 @@ import { DataSource } from 'typeorm';
 import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { orAborted } from '../core/abort.js';
 import { Alerts } from '../core/alerts.js';
+import { runAround } from '../core/around.js';
 import { WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
+import { outcomeOf } from '../core/lazy.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -23,7 +25,7 @@ import { LoneStatements } from './lone.statements.js';
 import { refuseNewEffects } from './new.effects.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
-import { rowFacts } from './row-facts.js';
+import { rowFacts, runInfo } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { StaleFilter } from './stale.filter.js';
 import { WakeUp, type WokenNames } from './wake-up.js';
@@ -82,7 +84,10 @@ export class HandlerRunner {
       const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
       const code: HandlerCode = (event, context) => handler.invoke(event, context);
       const ran = await this.transaction(row, timeoutMs, (transaction) =>
-        this.settled(transaction, row, prepared, code, signal, true),
+        this.settled(transaction, row, prepared, code, signal, {
+          commits: true,
+          inDelivery: awaitRedelivery !== undefined,
+        }),
       );
       return this.ended(row, ran);
     } catch (error) {
@@ -124,12 +129,12 @@ export class HandlerRunner {
       this.preparer.prepare(row, this.registry.handler(row.name), signal),
       signal,
     );
-    return this.settled(transaction, row, prepared, code, signal);
+    return this.settled(transaction, row, prepared, code, signal, { commits: false, inDelivery: true });
   }
 
   /**
    * Runs the code and settles its row, inside a transaction that the caller commits.
-   * @param commits the transaction is this row's alone: its settle may go with the COMMIT
+   * `commits`: the transaction is this row's alone, and its settle may go with the COMMIT.
    * @throws what the code threw; LeaseLost when the fence refused the settle
    */
   private async settled(
@@ -138,7 +143,7 @@ export class HandlerRunner {
     { event, current }: Prepared,
     code: HandlerCode,
     signal: AbortSignal,
-    commits = false,
+    { commits, inDelivery }: { readonly commits: boolean; readonly inDelivery: boolean },
   ): Promise<RunInTransaction> {
     const { manager, queryRunner } = transaction;
     const handler = this.registry.handler(row.name);
@@ -149,21 +154,24 @@ export class HandlerRunner {
       if (!(await transaction.asOurs((ours) => this.store.supersede(ours, row)))) throw new LeaseLost();
       return { outcome: 'superseded', woken: await this.passTurn(transaction, row) };
     }
-    const run = new RunEnqueue(this.enqueueStores, manager, row);
-    this.outbox.bind(queryRunner, run.enqueue);
+    const enqueuing = new RunEnqueue(this.enqueueStores, manager, row);
+    const { enqueue, woken } = enqueuing;
+    this.outbox.bind(queryRunner, enqueue);
     const { attempt, id: outboxId } = row;
-    const context = { manager, enqueue: run.enqueue, signal, attempt, outboxId, current };
-    const result = await transaction.asUser(() => code(event, context), signal);
+    const context = { manager, enqueue, signal, attempt, outboxId, current };
+    const run = async () => outcomeOf(await code(event, context), row.name, signal);
+    const info = runInfo(row, 'handler', { inDelivery });
+    const result = await transaction.asUser(() => runAround(this.options.around, info, run), signal);
     const summary = resultSummary(result);
-    await refuseNewEffects(transaction, [run]);
+    await refuseNewEffects(transaction, [enqueuing]);
     if (commits) {
-      this.settleWithCommit(transaction, row, summary, run.woken);
-      return { outcome: 'done', woken: run.woken };
+      this.settleWithCommit(transaction, row, summary, woken);
+      return { outcome: 'done', woken };
     }
     const settled = await transaction.asOurs((ours) => this.store.settle(ours, row, summary));
     if (!settled) throw new LeaseLost();
     const passed = await this.passTurn(transaction, row);
-    return { outcome: 'done', woken: [...run.woken, ...passed] };
+    return { outcome: 'done', woken: [...woken, ...passed] };
   }
 
   /** @param woken gets the names of the row that has the turn of the key then */

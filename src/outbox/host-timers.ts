@@ -4,6 +4,7 @@ import { SchedulerRegistry } from '@nestjs/schedule';
 import { CronJob } from 'cron';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
+import { neutral } from '../core/neutral.js';
 
 /** Timers and crons on the host's own SchedulerRegistry, so that an operator sees them beside the application's. */
 @Injectable()
@@ -30,13 +31,11 @@ export class HostTimers {
   /** Runs `work` once after `ms` milliseconds; replaces the timer of that name. */
   after(name: string, ms: number, work: () => void, { keepsAlive = true } = {}): void {
     this.cancel(name);
-    const timer = setTimeout(
-      () => {
-        this.cancel(name);
-        work();
-      },
-      Math.min(ms, MAX_TIMER_MS),
-    );
+    const fire = () => {
+      this.cancel(name);
+      work();
+    };
+    const timer = neutral(() => setTimeout(fire, Math.min(ms, MAX_TIMER_MS)));
     if (!keepsAlive) timer.unref();
     this.registry!.addTimeout(name, timer);
     this.timeouts.add(name);
@@ -46,7 +45,8 @@ export class HostTimers {
   cron(name: string, expression: string, work: () => void): void {
     let job: CronJob;
     try {
-      job = CronJob.from({ cronTime: expression, onTick: work, start: true, waitForCompletion: true });
+      const onTick = () => neutral(work);
+      job = CronJob.from({ cronTime: expression, onTick, start: true, waitForCompletion: true });
     } catch (error) {
       throw new ConfigurationError(`${name}: expected a cron expression, received '${expression}'`, {
         cause: error,

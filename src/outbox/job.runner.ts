@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import { errorText, logLine } from '../core/log.js';
+import { neutral } from '../core/neutral.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -103,6 +104,10 @@ export class JobRunner {
 
   /** @param begun it has its place */
   start(rows: readonly LeasedRow[], leaseEndsAt: number, begun = false): StartedJob {
+    return neutral(() => this.startNow(rows, leaseEndsAt, begun));
+  }
+
+  private startNow(rows: readonly LeasedRow[], leaseEndsAt: number, begun: boolean): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
     const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.changed()) : undefined;

@@ -2,6 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
+import { neutral } from '../core/neutral.js';
 import { within } from '../core/within.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -71,7 +72,7 @@ export class Notifier {
         resolve();
       };
     });
-    this.telling = answered.then(() => this.tell(SPACING_MS));
+    this.telling = answered.then(() => neutral(() => this.tell(SPACING_MS)));
     return { statement: this.store.statement(wakePayload(this.relay.owner, all)), ended: ended! };
   }
 
@@ -82,7 +83,7 @@ export class Notifier {
 
   private notify(names: WokenNames): void {
     this.want(names);
-    this.telling ??= this.tell();
+    this.telling ??= neutral(() => this.tell());
   }
 
   /** @param restMs before the first */

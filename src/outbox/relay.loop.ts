@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { logLine } from '../core/log.js';
+import { neutral } from '../core/neutral.js';
 import { Outage } from '../core/outage.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -91,7 +92,7 @@ export class RelayLoop {
     if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
-    void this.rounds();
+    void neutral(() => this.rounds());
   }
 
   private async rounds(): Promise<void> {

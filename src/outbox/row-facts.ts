@@ -1,3 +1,4 @@
+import type { RunInfo } from '../core/around.js';
 import type { Facts } from '../core/log.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
 
@@ -12,4 +13,14 @@ export function rowFacts(row: LeasedRow, more: Facts = {}): Facts {
     attempt: row.attempt,
     ...more,
   };
+}
+
+/** What `around` is told of a row. */
+export function runInfo(
+  { name, id: outboxId, attempt, event }: LeasedRow,
+  kind: RunInfo['kind'],
+  { inDelivery = false, events = 1 }: Partial<Pick<RunInfo, 'inDelivery' | 'events'>> = {},
+): RunInfo {
+  const { source, tenant, eventId } = event ?? {};
+  return { kind, name, outboxId, attempt, source, tenant, eventId, events, inDelivery };
 }

@@ -1,3 +1,5 @@
+import { neutral } from '../core/neutral.js';
+
 /**
  * Pauses between the beginnings of two fetches of one resource, in milliseconds: after its first, and after each later one of a
  * burst. The events that arrive within a pause share the fetch after it, so that 50 within a second cost three.
@@ -73,7 +75,7 @@ export class SharedFetches {
   /** Nobody waits for it any more when it is aborted before that: then it never begins. */
   private after(ms: number, key: string, resource: Resource, fetch: Fetch): Fetch {
     resource.next = fetch;
-    const timer = setTimeout(() => this.begin(key, resource, fetch), ms);
+    const timer = neutral(() => setTimeout(() => this.begin(key, resource, fetch), ms));
     fetch.controller.signal.addEventListener('abort', () => {
       clearTimeout(timer);
       if (resource.next === fetch) resource.next = undefined;
@@ -111,7 +113,8 @@ function newFetch(ask: Ask): Fetch {
   const begun = new Promise<void>((resolve) => {
     begin = resolve;
   });
-  const answer: Promise<unknown> = begun.then(() => fetch.ask(controller.signal));
+  // Several runs share it, in contexts of their own.
+  const answer: Promise<unknown> = begun.then(() => neutral(() => fetch.ask(controller.signal)));
   const fetch: Fetch = { startedAt: undefined, ask, begin, answer, controller, waiting: 0 };
   return fetch;
 }

@@ -4,6 +4,7 @@ import type { EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { Alerts } from '../core/alerts.js';
 import type { WebhookEvent } from '../core/event.js';
+import { answeredAtOnce } from '../core/lazy.js';
 import { logLine } from '../core/log.js';
 import { firstName, type Handler } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
@@ -43,6 +44,7 @@ export class StaleFilter {
     const skipStale = handler.options.skipStale!;
     if (skipStale.at === undefined) return event.occurredAt;
     const time: unknown = skipStale.at.call(handler.instance, event);
+    answeredAtOnce(time, `skipStale.at of ${handler.name}`);
     if (types.isDate(time) && !Number.isNaN(time.getTime())) return time;
     if (time != null && !this.told.has(handler.name)) {
       this.told.add(handler.name);

@@ -1,5 +1,6 @@
 import { toMs, type Duration } from '../core/duration.js';
 import { ConfigurationError, SignatureRejection } from '../core/errors.js';
+import { outcomeOf } from '../core/lazy.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { Secrets, TenantSecrets } from '../core/source.js';
 import { RemoteKeys } from './keys/remote-keys.js';
@@ -31,7 +32,9 @@ export function cachedSecrets(options: CachedSecretsOptions): Secrets {
     throw new ConfigurationError(
       `cachedSecrets.ttl: expected a duration such as '1m', received '${options.ttl}'`,
     );
-  const cache = new RemoteKeys(async (key) => options.load(key), {
+  const load = async (key: string) =>
+    (await outcomeOf(await options.load(key), 'cachedSecrets.load')) as TenantSecrets;
+  const cache = new RemoteKeys(load, {
     ttlMs,
     failureTtlMs: 1_000,
     maxEntries: options.maxEntries ?? 1_000,

@@ -1,8 +1,10 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { EventEmitter } from 'node:events';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { isServerUnusable } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/duration.js';
 import { WebhookInboxError } from '../core/errors.js';
+import { neutral } from '../core/neutral.js';
 
 /** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
 export interface PgClient {
@@ -72,6 +74,7 @@ export function inPlaceOfQuery(client: PgClient, query: PgClient['query']): () =
 interface Pool extends EventEmitter {
   /** Those that are there already: TypeORM has made one when it was initialised. */
   readonly _clients?: readonly EventEmitter[];
+  newClient?(waiting: { callback: (...given: unknown[]) => void }): void;
 }
 
 /**
@@ -88,6 +91,7 @@ export function hearErrors(dataSource: DataSource): void {
     for (const pool of [driver.master ?? [], driver.slaves ?? []].flat()) {
       for (const client of pool._clients ?? []) client.on('error', () => undefined);
       pool.on('connect', (client: EventEmitter) => client.on('error', () => undefined));
+      openNeutrally(pool);
     }
   };
   hear();
@@ -96,6 +100,19 @@ export function hearErrors(dataSource: DataSource): void {
   driver.connect = async () => {
     await connect();
     hear();
+  };
+}
+
+/**
+ * A connection outlives the request for which it is opened: its events (a notice, an error) would be told in the async context of that
+ * request, whoever uses it by then.
+ */
+function openNeutrally(pool: Pool): void {
+  const newClient = pool.newClient?.bind(pool);
+  if (newClient === undefined) return;
+  pool.newClient = (waiting) => {
+    waiting.callback = AsyncResource.bind(waiting.callback);
+    neutral(() => newClient(waiting));
   };
 }
 

@@ -1,4 +1,5 @@
 import { SignatureRejection } from '../../core/errors.js';
+import { neutral } from '../../core/neutral.js';
 import { AnsweredOtherwise } from './fetch-text.js';
 
 export interface RemoteKeysLimits {
@@ -76,7 +77,7 @@ export class RemoteKeys<T> {
   }
 
   private fetched(name: string, now: number): Entry<T> {
-    const key = this.load(name).catch((error: unknown) => {
+    const key = neutral(() => this.load(name)).catch((error: unknown) => {
       entry.expiresAt = Date.now() + this.limits.failureTtlMs;
       if (error instanceof SignatureRejection) throw error;
       // Whoever forges a request names keys that the vendor does not have: no reason to ask for a redelivery.
