@@ -17,7 +17,10 @@ import { resolveOptions, type ResolvedOptions } from './core/resolve-options.js'
 import { Tally } from './core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { BackfillExplorer } from './handlers/backfill.explorer.js';
+import { ClassNames } from './handlers/class.names.js';
+import { DecoratedProviders } from './handlers/decorated.providers.js';
 import { HandlerExplorer } from './handlers/handler.explorer.js';
+import { PassedOver } from './handlers/passed.over.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { AnswerWriter } from './http/answer.writer.js';
 import { BodyIntake } from './http/body.intake.js';
@@ -69,6 +72,7 @@ import { LeasePlan } from './outbox/lease.plan.js';
 import { Leaser } from './outbox/leaser.js';
 import { PausedNames } from './outbox/paused.names.js';
 import { EnqueueStores } from './outbox/run.enqueue.js';
+import { StrangerRows } from './outbox/stranger.rows.js';
 import { StaleFilter } from './outbox/stale.filter.js';
 import { Turns } from './outbox/turns.js';
 import { EffectRunner } from './outbox/effect.runner.js';
@@ -179,6 +183,7 @@ const outbox = [
   RelayLoop,
   WakeListener,
   StaleFilter,
+  StrangerRows,
   Turns,
   WakeUp,
 ];
@@ -216,7 +221,14 @@ const http = [
   SourceUrls,
   WebhookRoutes,
 ];
-const handlers = [BackfillExplorer, HandlerExplorer, HandlerRegistry];
+const handlers = [
+  BackfillExplorer,
+  ClassNames,
+  DecoratedProviders,
+  HandlerExplorer,
+  HandlerRegistry,
+  PassedOver,
+];
 const operator = [
   Erasure,
   Forwarder,
@@ -240,6 +252,8 @@ export class WebhooksModule implements OnModuleInit {
     private readonly backfills: BackfillExplorer,
     private readonly routes: RouteExplorer,
     private readonly registry: HandlerRegistry,
+    private readonly passedOver: PassedOver,
+    private readonly classNames: ClassNames,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
     private readonly plan: LeasePlan,
@@ -275,6 +289,8 @@ export class WebhooksModule implements OnModuleInit {
     this.backfills.explore();
     this.routes.explore();
     this.registry.close();
+    this.passedOver.tell();
+    this.classNames.tell();
     this.rawBody.checkOrder();
     this.rawBody.installDirect();
     this.plan.checkPool();

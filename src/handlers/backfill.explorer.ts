@@ -1,7 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { ConfigurationError } from '../core/errors.js';
 import { configuredSource } from '../core/known-source.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -12,6 +11,7 @@ import {
   type BackfillSourceMetadata,
   type ListEvents,
 } from './backfill-source.decorator.js';
+import { DecoratedProviders, refuseScoped } from './decorated.providers.js';
 import { metadataOf } from './metadata.js';
 import { foundTwice, originOf, type Origin } from './origin.js';
 
@@ -23,20 +23,18 @@ export class BackfillExplorer {
   private readonly bySource = new Map<string, { readonly list: ListEvents; readonly origin: Origin }>();
 
   constructor(
-    private readonly discovery: DiscoveryService,
+    private readonly providers: DecoratedProviders,
     private readonly scanner: MetadataScanner,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
   /** @throws ConfigurationError naming the class, the method and the remedy */
   explore(): void {
-    for (const wrapper of this.discovery.getProviders()) {
-      const { metatype } = wrapper;
-      if (typeof metatype !== 'function' || metatype.prototype === undefined) continue;
-      const prototype = metatype.prototype as Methods;
+    for (const { wrapper, prototype: found } of this.providers.all()) {
+      const prototype = found as Methods;
       for (const name of this.scanner.getAllMethodNames(prototype)) {
         for (const { source } of metadataOf<BackfillSourceMetadata>(BACKFILL_SOURCE, prototype[name]!)) {
-          const at = `${metatype.name}.${name} @BackfillSource('${source}')`;
+          const at = `${found.constructor.name}.${name} @BackfillSource('${source}')`;
           this.register(source, wrapper, name, originOf(wrapper, prototype[name]!, at));
         }
       }
@@ -55,8 +53,7 @@ export class BackfillExplorer {
       const remedy = 'One method lists all events of a source: put the two together';
       throw foundTwice(`source '${source}' has two lists of events`, other.origin, origin, remedy);
     }
-    if (!wrapper.isDependencyTreeStatic())
-      throw new ConfigurationError(`${at} is in a request-scoped class; make it a singleton`);
+    refuseScoped(wrapper, at);
     const list = (since: Date, context: BackfillContext): AsyncIterable<BackfillEvent> =>
       (wrapper.instance as Methods)[method]!(since, context);
     this.bySource.set(source, { list, origin });

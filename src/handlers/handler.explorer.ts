@@ -1,9 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { DiscoveryService, MetadataScanner } from '@nestjs/core';
+import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { toMs } from '../core/duration.js';
 import { ConfigurationError } from '../core/errors.js';
 import { configuredSource } from '../core/known-source.js';
+import { writtenAs } from '../core/lazy.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
@@ -12,6 +13,8 @@ import {
   type ResolvedOptions,
 } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { ClassNames } from './class.names.js';
+import { DecoratedProviders, refuseScoped } from './decorated.providers.js';
 import { HandlerRegistry, type Effect, type Handler } from './handler.registry.js';
 import { metadataOf } from './metadata.js';
 import { refuseContradictions, refuseForgottenKeys } from './contradictions.js';
@@ -27,7 +30,8 @@ const EFFECT_NAME = /^[\w.-]{1,120}$/;
 @Injectable()
 export class HandlerExplorer {
   constructor(
-    private readonly discovery: DiscoveryService,
+    private readonly providers: DecoratedProviders,
+    private readonly classNames: ClassNames,
     private readonly scanner: MetadataScanner,
     private readonly registry: HandlerRegistry,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -35,9 +39,7 @@ export class HandlerExplorer {
 
   /** @throws ConfigurationError naming the class, the method and the remedy */
   explore(): void {
-    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
-      const prototype: object | null = prototypeOf(wrapper);
-      if (prototype === null) continue;
+    for (const { wrapper, prototype } of this.providers.all()) {
       for (const name of this.scanner.getAllMethodNames(prototype)) this.register(wrapper, prototype, name);
     }
   }
@@ -48,11 +50,11 @@ export class HandlerExplorer {
     const effects = metadataOf<OnEffectMetadata>(ON_EFFECT, code);
     if (handlers.length + effects.length === 0) return;
     const where = `${prototype.constructor.name}.${method}`;
-    // The instance that discovery shows of a request-scoped class never had its constructor run.
-    if (!wrapper.isDependencyTreeStatic()) {
+    refuseScoped(wrapper, where);
+    if (writtenAs(code) === 'generator') {
       throw new ConfigurationError(
-        `${where} is in a request-scoped class, and no request is there when the relay runs it. ` +
-          `Make the class and what it injects singletons; the event carries what the request told.`,
+        `${where} is a generator, whose code nobody would run: expected a method that returns a value, a promise or an Observable; ` +
+          'remove the `*` and await in it',
       );
     }
     const instance = wrapper.instance as Record<string, Method>;
@@ -83,6 +85,7 @@ export class HandlerExplorer {
       throw new ConfigurationError(`${at}: expected event types with one '*' at most, received ${received}`);
     }
     refuseContradictions(source, options, at);
+    if (options.name === undefined) this.classNames.check(where.slice(0, where.lastIndexOf('.')), at);
     return {
       name: `${name}/${options.name ?? where}`,
       was: (options.was ?? []).map((former) => `${name}/${former}`),
@@ -138,12 +141,4 @@ function effect(
   };
   refuseForgottenKeys(made, at);
   return made;
-}
-
-function prototypeOf(wrapper: InstanceWrapper): object | null {
-  const instance: unknown = wrapper.instance;
-  if (typeof instance === 'object' && instance !== null)
-    return Object.getPrototypeOf(instance) as object | null;
-  const { metatype } = wrapper;
-  return typeof metatype === 'function' ? ((metatype.prototype as object | undefined) ?? null) : null;
 }

@@ -150,9 +150,11 @@ export class HandlerRegistry {
 
   /** The handlers that an event of this type is owed to. */
   match(source: string, type: string): Handler[] {
-    return this.handlersOf(source).filter((handler) =>
-      handler.types.some((pattern) => typeMatches(pattern, type)),
-    );
+    return this.handlersOf(source).filter((handler) => this.takes(handler, type));
+  }
+
+  takes({ types }: Handler, type: string): boolean {
+    return types.some((pattern) => typeMatches(pattern, type));
   }
 
   /** By its name or a former one. */

@@ -5,6 +5,7 @@ import { ConfigurationError } from '../core/errors.js';
 import { configuredSource } from '../core/known-source.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { ClassNames } from '../handlers/class.names.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { originOf } from '../handlers/origin.js';
 import { OWN_ANSWER_INDEX, useWebhookOf, type UseWebhookMetadata } from './use-webhook.metadata.js';
@@ -26,6 +27,7 @@ export class RouteExplorer {
     private readonly discovery: DiscoveryService,
     private readonly scanner: MetadataScanner,
     private readonly registry: HandlerRegistry,
+    private readonly classNames: ClassNames,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
@@ -67,6 +69,7 @@ export class RouteExplorer {
         `${at}: expected no @Res() and no @Next(), since the answer is written after the commit; return the result summary instead`,
       );
     }
+    if (metadata.name === undefined) this.classNames.check(controller.name, at);
     this.registry.addRoute({
       source: metadata.source,
       name: routeName(metadata, controller.name, name),

@@ -12,6 +12,7 @@ import { HandlerRunner } from '../outbox/handler.runner.js';
 import { LoneStatements } from '../outbox/lone.statements.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
 import { rowFacts } from '../outbox/row-facts.js';
+import { StrangerRows } from '../outbox/stranger.rows.js';
 import type { NewHandlerRow } from '../storage/claim.store.js';
 import type { LeasedRow, LeaseResult } from '../storage/leased.rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
@@ -46,6 +47,7 @@ export class ProviderRetries {
     private readonly places: DeliveryPlaces,
     private readonly statements: LoneStatements,
     private readonly paused: PausedWork,
+    private readonly strangers: StrangerRows,
   ) {}
 
   async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
@@ -76,7 +78,11 @@ export class ProviderRetries {
     const onlyRoutes = routes.filter((route) => this.registry.handler(route.name) === undefined);
     for (const { name } of onlyRoutes) await this.claimer.giveSkipped(manager, event, name);
     const runnable = [...this.runnable(source), ...onlyRoutes];
-    return { won: false, ...(await this.store.leaseEvent(manager, lease.owner, lease.ms, event, runnable)) };
+    const found = await this.store.leaseEvent(manager, lease.owner, lease.ms, event, runnable);
+    const strangers = this.strangers.in(found.leased);
+    await this.strangers.giveBack(manager, strangers);
+    const leased = found.leased.filter((row) => !strangers.includes(row));
+    return { ...found, won: false, leased, busy: found.busy + strangers.length };
   }
 
   /** Under `retries: 'own'`: claims the event with some rows leased to us; a known one is left to the relay. */

@@ -16,6 +16,7 @@ import { LeasePlan, type LeaseGroup, type Look } from './lease.plan.js';
 import { LoneStatements } from './lone.statements.js';
 import { Pace } from './pace.js';
 import { ScanStarts } from './scan.starts.js';
+import { StrangerRows } from './stranger.rows.js';
 import { Turns } from './turns.js';
 import type { WokenNames } from './wake-up.js';
 
@@ -50,6 +51,7 @@ export class Leaser {
     private readonly runner: JobRunner,
     private readonly failures: FailureSettler,
     private readonly statements: LoneStatements,
+    private readonly strangers: StrangerRows,
   ) {}
 
   // One lease at a time, so that two never count the same free places.
@@ -170,12 +172,16 @@ export class Leaser {
       return moved;
     }
     const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
-    const whole = leased.filter((row) => !orphans.includes(row));
+    const strangers = this.strangers.in(leased);
+    const whole = leased.filter((row) => !orphans.includes(row) && !strangers.includes(row));
     if (leased.length > 0) this.pace.leaseTook(performance.now() - startedAt);
     for (const rows of this.plan.jobs(whole)) onStart(this.runner.start(rows, startedAt + leaseMs));
     for (const row of orphans) await this.failures.bury(row);
+    if (strangers.length > 0)
+      await this.statements.send((manager) => this.strangers.giveBack(manager, strangers));
     // What was dead before it could run has not used the lane's turn.
-    if (alone && exhausted.length + orphans.length > 0) return this.leaseGroup(group, leaseMs, onStart);
+    if (alone && exhausted.length + orphans.length + strangers.length > 0)
+      return this.leaseGroup(group, leaseMs, onStart);
     return moved;
   }
 }

@@ -1,0 +1,60 @@
+import { Injectable, Scope } from '@nestjs/common';
+import { DiscoveryService } from '@nestjs/core';
+import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
+import { ConfigurationError } from '../core/errors.js';
+
+/** An instance of the application that may have methods with decorators. */
+export interface Provided {
+  readonly wrapper: InstanceWrapper;
+  readonly prototype: object;
+}
+
+/** What the application provides, each instance once: several tokens may stand for one (`useExisting`, a factory that returns it). */
+@Injectable()
+export class DecoratedProviders {
+  constructor(private readonly discovery: DiscoveryService) {}
+
+  all(): Provided[] {
+    const seen = new Set<unknown>();
+    return [...this.discovery.getProviders(), ...this.discovery.getControllers()].flatMap((wrapper) => {
+      const prototype = prototypeOf(wrapper);
+      if (prototype === null) return [];
+      const instance: unknown = wrapper.instance;
+      if (typeof instance === 'object' && instance !== null && isOne(wrapper)) {
+        if (seen.has(instance)) return [];
+        seen.add(instance);
+      }
+      return [{ wrapper, prototype }];
+    });
+  }
+}
+
+/**
+ * What discovery shows of a class of another scope is an object without a constructor run, and so without what it injects.
+ * @throws ConfigurationError
+ */
+export function refuseScoped(wrapper: InstanceWrapper, where: string): void {
+  if (wrapper.scope === Scope.TRANSIENT || wrapper.isTransient) {
+    throw new ConfigurationError(
+      `${where} is in a class of Scope.TRANSIENT, of which everyone who injects it has an instance of their own, and the relay none. ` +
+        'Make the class a singleton; what it injects may be transient.',
+    );
+  }
+  if (wrapper.isDependencyTreeStatic()) return;
+  throw new ConfigurationError(
+    `${where} is in a request-scoped class, and no request is there when the relay runs it. ` +
+      `Make the class and what it injects singletons; the event carries what the request told.`,
+  );
+}
+
+function isOne(wrapper: InstanceWrapper): boolean {
+  return !wrapper.isTransient && wrapper.isDependencyTreeStatic();
+}
+
+function prototypeOf(wrapper: InstanceWrapper): object | null {
+  const instance: unknown = wrapper.instance;
+  if (typeof instance === 'object' && instance !== null)
+    return Object.getPrototypeOf(instance) as object | null;
+  const { metatype } = wrapper;
+  return typeof metatype === 'function' ? ((metatype.prototype as object | undefined) ?? null) : null;
+}
