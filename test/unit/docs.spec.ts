@@ -123,10 +123,18 @@ function faultsIn(names: ReadonlyMap<string, { readonly name: string; readonly c
 
 describe('the docs', () => {
   it('every TypeScript block compiles against the package', () => {
+    const all = PAGES.flatMap((page) => blocks(page, 'ts').map((code, index) => ({ page, index, code })));
+    const fileOf = (index: number) => `docs-block-${index}`;
     const names = new Map(
-      PAGES.flatMap((page) =>
-        blocks(page, 'ts').map((code, index): [string, string] => [page + index, code]),
-      ).map(([name, code], index) => [resolve(`docs-block-${index}.ts`), { name, code }] as const),
+      all.map(({ page, index, code }, place) => {
+        // A page's first block is its application's module.
+        const module = `./${fileOf(place - index)}.js`;
+        const name = `${page}${index}`;
+        return [
+          resolve(`${fileOf(place)}.ts`),
+          { name, code: code.replace('./app.module', module) },
+        ] as const;
+      }),
     );
     expect(names.size).toBeGreaterThan(1);
     expect(faultsIn(names)).toEqual([]);
