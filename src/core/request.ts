@@ -23,6 +23,19 @@ export function during<T>(request: WebhookRequest, work: Promise<T>): Promise<T>
   return request.during === undefined ? work : request.during(work);
 }
 
+const KNOWN_ENCODINGS: ReadonlySet<string> = new Set(['gzip', 'x-gzip', 'deflate', 'br', 'zstd', 'compress']);
+
+/** A content encoding for a person: its name where it is one, since a header's value is whatever somebody sent. */
+export function toldEncoding(value: string): string {
+  const name = value.trim().toLowerCase();
+  return KNOWN_ENCODINGS.has(name) ? `'${name}'` : 'of another name';
+}
+
+/** A content type for a person: without parameters, and nothing where it is none. */
+export function toldType(value: string | undefined): string {
+  return /^[a-z]{1,20}\/[\w.+-]{1,60}/i.exec(value?.trim() ?? '')?.[0] ?? '';
+}
+
 /**
  * Case-insensitive headers that remember how often each one arrived: frameworks join repeats, which hides forgeries. Few are ever asked
  * for, so that they are looked for in the list that arrived rather than put into another one first.

@@ -1,3 +1,5 @@
+import { withoutPart } from '../core/event.js';
+
 /** Stored bytes as the page gets them: text where they are text, base64 where not, and no more than it can show. */
 export interface Content {
   readonly bytes: number;
@@ -12,12 +14,10 @@ const SHOWN_BYTES = 512 * 1024;
 export function contentOf(bytes: Buffer): Content {
   const shown = bytes.subarray(0, SHOWN_BYTES);
   const cut = shown.length < bytes.length;
+  if (!isUtf8(shown, cut))
+    return { bytes: bytes.length, encoding: 'base64', text: shown.toString('base64'), cut };
   const text = shown.toString('utf8');
-  // A cut may go through a character: its first bytes become the replacement character, and are left out.
-  const whole = cut ? text.replace(/\ufffd+$/, '') : text;
-  return isUtf8(shown, cut)
-    ? { bytes: bytes.length, encoding: 'utf8', text: whole, cut }
-    : { bytes: bytes.length, encoding: 'base64', text: shown.toString('base64'), cut };
+  return { bytes: bytes.length, encoding: 'utf8', text: cut ? withoutPart(text) : text, cut };
 }
 
 function isUtf8(bytes: Buffer, cut: boolean): boolean {

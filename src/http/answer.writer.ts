@@ -1,4 +1,4 @@
-import { validateHeaderValue, type ServerResponse } from 'node:http';
+import { validateHeaderName, validateHeaderValue, type ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
 import { InboxLogger } from '../core/inbox.logger.js';
@@ -29,8 +29,8 @@ export class AnswerWriter {
     const raw = 'raw' in response ? response.raw : response;
     // The application has given up on the request and answered itself.
     if (raw.headersSent) return;
-    const sound = this.isSendable(answer) ? answer : ANSWERS.unavailable;
-    if (!('raw' in response)) return this.writeDirect(response, sound);
+    if (!('raw' in response)) return this.writeDirect(response, answer);
+    const sound = this.sound(answer);
     this.written.add(raw);
     response
       .code(sound.status)
@@ -39,7 +39,8 @@ export class AnswerWriter {
   }
 
   /** To Node's own response. */
-  writeDirect(response: ServerResponse, answer: Answer): void {
+  writeDirect(response: ServerResponse, given: Answer): void {
+    const answer = this.sound(given);
     const text = textOf(answer);
     for (const [name, value] of this.headers(answer)) response.setHeader(name, value);
     if (answer.status === NO_CONTENT) response.removeHeader('content-type');
@@ -54,16 +55,16 @@ export class AnswerWriter {
     return this.written.has(response);
   }
 
-  /** A provider of the application's own may make headers that HTTP does not have. */
-  private isSendable(answer: Answer): boolean {
+  /** A provider of the application's own may make an answer that HTTP does not have: then the provider is to come again. */
+  private sound(answer: Answer): Answer {
     try {
-      for (const [name, value] of Object.entries(answer.headers ?? {})) validateHeaderValue(name, value);
-      return true;
+      checkSendable(answer);
+      return answer;
     } catch (error) {
       const line = this.lines.next('');
       const text = `an answer could not be sent, answered 503 instead: ${errorText(error)}`;
       if (line !== undefined) this.logger.error(logLine(text, { ...line }));
-      return false;
+      return ANSWERS.unavailable;
     }
   }
 
@@ -78,6 +79,19 @@ export class AnswerWriter {
 
 /** Neither a type nor a length belong to it; Express leaves them out, too. */
 const NO_CONTENT = 204;
+
+/** @throws Error for a status, a header or a body that cannot be sent */
+function checkSendable(answer: Answer): void {
+  const { status, headers = {} } = answer;
+  if (!Number.isInteger(status) || status < 200 || status > 599)
+    throw new RangeError('expected a status from 200 to 599');
+  for (const [name, value] of Object.entries(headers)) {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+  }
+  // JSON has none for a function, and refuses a bigint.
+  if (typeof textOf(answer) !== 'string') throw new TypeError('expected a body that JSON has');
+}
 
 function textOf({ body }: Answer): string {
   return typeof body === 'string' ? body : JSON.stringify(body);

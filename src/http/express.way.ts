@@ -34,6 +34,8 @@ const NEST_PARSERS: ReadonlySet<string> = new Set(['jsonParser', 'urlencodedPars
 /** Of Node's response, by which a direct answer is written. */
 const WRITES = ['setHeader', 'removeHeader', 'writeHead', 'write', 'end'] as const;
 const MAX_KNOWN = 1_000;
+/** A parameter of the application's prefix is as long as its sender likes. */
+const MAX_KNOWN_LENGTH = 200;
 
 /**
  * What stands on the way of a request through Express. A layer is passed by only if it is known to do nothing to a webhook: the
@@ -80,7 +82,7 @@ export class ExpressWay {
     if (known === undefined) {
       if (this.clear.size >= MAX_KNOWN) this.clear.clear();
       known = this.leadsTo(route, path);
-      this.clear.set(path, known);
+      if (path.length <= MAX_KNOWN_LENGTH) this.clear.set(path, known);
     }
     return known;
   }

@@ -4,7 +4,7 @@ import { InboxLogger } from '../core/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log.js';
 import { Throttle } from '../core/throttle.js';
-import { RequestHeaders, type RequestHead, type WebhookRequest } from '../core/request.js';
+import { RequestHeaders, toldEncoding, type RequestHead, type WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
@@ -102,7 +102,7 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
       return `expected a body packed by ${encoding}, as content-encoding says, received one that cannot be unpacked`;
     const expected =
       encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
-    return `expected ${expected}, as encodings has it, received content-encoding '${encoding}'`;
+    return `expected ${expected}, as encodings has it, received content-encoding ${toldEncoding(encoding)}`;
   }
   return (
     'the body came too slowly for bodyTimeout, or there is no room for it at the moment: bodies in memory use up byteBudget, ' +

@@ -1,5 +1,5 @@
 import { headOf } from '../core/event.js';
-import type { WebhookRequest } from '../core/request.js';
+import { toldEncoding, type WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/resolve-source.js';
 import { bodyVariants, type BodyVariant } from './body.variants.js';
 import { headerVariants } from './header.variants.js';
@@ -212,7 +212,7 @@ function unexplained({ reason, detail, request }: Rejected): Diagnosis {
   if (encoding !== undefined) {
     return {
       code: 'compressed',
-      explanation: `The body came with Content-Encoding ${shown(encoding)}: the sender may have signed it before it was compressed, or a proxy compressed it.`,
+      explanation: `The body came with Content-Encoding ${toldEncoding(encoding)}: the sender may have signed it before it was compressed, or a proxy compressed it.`,
     };
   }
   if (reason === 'wrong-signature') {

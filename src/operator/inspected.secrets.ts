@@ -33,6 +33,7 @@ export function inspectedSecrets(
       lastAt: use?.lastAt ?? null,
       isLatest: use?.lastAt.getTime() === latest,
       windowMs: retryWindowMs(source.provider),
+      isAssumed: source.provider.retries.windowMs === undefined,
     };
     return {
       fingerprint: one,

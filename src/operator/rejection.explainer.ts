@@ -3,6 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
+import { toldType } from '../core/request.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -102,7 +103,7 @@ export class RejectionExplainer {
         diagnosis: code,
         explanation: storable(explanation, 1_000),
         bytes: request.rawBody.length,
-        contentType: storable(request.headers.first('content-type') ?? '', 100),
+        contentType: toldType(request.headers.first('content-type')),
         headerNames: [...new Set(entries.map(([name]) => storable(name, 100)))].slice(0, MAX_NAMES),
         method: request.method,
       },

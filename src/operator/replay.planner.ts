@@ -80,8 +80,10 @@ export class ReplayPlanner {
     const busy = handlerRows.find((row) => row.state === 'pending');
     if (busy !== undefined) return refusal(key, stored.id, `'${busy.name}' has not ended yet`);
     const again = new Set(run.map(({ rowId }) => rowId));
-    const isRefired = ({ name, parentId }: EventRow): boolean => {
-      if (again.has(parentId)) return refire.includes(this.registry.effect(name)?.name ?? name);
+    const isNamed = ({ name }: EventRow) => refire.includes(this.registry.effect(name)?.name ?? name);
+    const isRefired = (row: EventRow): boolean => {
+      const { parentId } = row;
+      if (again.has(parentId)) return isNamed(row);
       // An effect that another one enqueued when it was done comes with that one, and only with it.
       const parent = rows.find(({ id }) => id === parentId);
       return parent?.kind === 'effect' && isRefired(parent);
@@ -90,7 +92,7 @@ export class ReplayPlanner {
     if (owed !== undefined)
       return refusal(key, stored.id, `effect '${owed.name}' is ${owed.state}: ${NOT_ENDED.get(owed.state)!}`);
     const done = rows.filter((row) => row.kind === 'effect' && row.state === 'done');
-    const left = done.find((row) => refire.includes(row.name) && !isRefired(row));
+    const left = done.find((row) => isNamed(row) && !isRefired(row));
     if (left !== undefined) return refusal(key, stored.id, whyNotRefired(left, rows));
     return {
       event: key,

@@ -71,7 +71,7 @@ export class Replays {
   /**
    * What a replay would do to each event; changes nothing.
    * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`,
-   * and they without `by` or `reason`
+   * and they without `by` or `reason`; WebhookInboxError UNKNOWN_EFFECT as `run` does
    */
   async preview(
     selection: ReplaySelection,
@@ -80,8 +80,9 @@ export class Replays {
   ): Promise<ReplayPlan[]> {
     const { manager } = this.dataSource;
     const plans: ReplayPlan[] = [];
+    const names = this.namesOf(refire);
     for (const key of await this.select(selection))
-      plans.push(await this.planner.plan(manager, key, refire, newEffects));
+      plans.push(await this.planner.plan(manager, key, names, newEffects));
     return plans;
   }
 
@@ -98,11 +99,18 @@ export class Replays {
     // With its id: under it a replay that failed half-way goes on, and refires nothing twice.
     const deed = { action: 'replay', target: targetOf(selection), detail: { id, refire, newEffects } };
     return this.audit.noted(deed, options, async () => {
-      const names = refire.map((name) => this.registry.knownEffect(name).name);
-      const report = await this.runNow(selection, id, names, options);
+      const report = await this.runNow(selection, id, this.namesOf(refire), options);
       const { replayed, skipped, refused } = report;
       return [report, { id, replayed, skipped, refused: refused.length }];
     });
+  }
+
+  /**
+   * Effects by their names of today.
+   * @throws WebhookInboxError UNKNOWN_EFFECT
+   */
+  private namesOf(refire: readonly string[]): string[] {
+    return refire.map((name) => this.registry.knownEffect(name).name);
   }
 
   private async runNow(

@@ -1,7 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { SignatureRejection, WebhookInboxError } from '../core/errors.js';
+import { InboxLogger } from '../core/inbox.logger.js';
 import { knownSource } from '../core/known-source.js';
+import { errorText, logLine } from '../core/log.js';
 import { RequestHeaders } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -17,7 +19,10 @@ export interface SecondLookReport {
   readonly taken: number;
   readonly duplicates: number;
   readonly stillWrong: number;
-  /** Right after all, and not claimed: the database or a handler failed, or it is paused. They stay, for another call. */
+  /**
+   * Not claimed this time: the database, a handler, a key's host or the `secrets` function failed, or it is paused. They stay, for
+   * another call.
+   */
   readonly notClaimed: number;
   /** `after` for the next call; absent when all were looked at. */
   readonly next?: string;
@@ -30,6 +35,8 @@ const BATCH = 50;
 /** Verifies kept requests once more, judged as of their arrival: what a corrected secret makes right is taken in. */
 @Injectable()
 export class SecondLook {
+  private readonly logger = new InboxLogger();
+
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -73,8 +80,12 @@ export class SecondLook {
       await this.store.taken(this.dataSource.manager, kept.id, verdict.kind);
       return verdict.kind;
     } catch (error) {
-      if (error instanceof SignatureRejection || error instanceof WebhookInboxError) return 'wrong';
-      throw error;
+      const isUndecided = error instanceof SignatureRejection && error.reason === 'key-unavailable';
+      if (error instanceof WebhookInboxError && !isUndecided) return 'wrong';
+      // Of this one alone: the others are looked at all the same.
+      const text = `a kept request could not be verified again: ${errorText(error)}`;
+      this.logger.warn(logLine(text, { source: source.name, rejection: kept.id }));
+      return 'not-claimed';
     }
   }
 }

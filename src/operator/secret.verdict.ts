@@ -8,6 +8,8 @@ export interface SecretFacts {
   readonly isLatest: boolean;
   /** How long the provider goes on trying, in milliseconds. */
   readonly windowMs: number;
+  /** Whether the provider does not say so. @default false */
+  readonly isAssumed?: boolean;
 }
 
 export interface SecretVerdict {
@@ -25,23 +27,34 @@ const UNITS = [
 
 /** Whether a secret can go: a retry of the provider's may still be signed with it for as long as the provider tries. */
 export function secretVerdict(secret: SecretFacts, now: Date): SecretVerdict {
-  const { configured, lastAt, isLatest, windowMs } = secret;
+  const { configured, lastAt, isLatest, windowMs, isAssumed = false } = secret;
   if (lastAt === null)
     return { safeFrom: null, verdict: 'not used yet: keep it until the provider signs with it' };
   const used = `last used ${since(lastAt, now)}`;
-  if (isLatest && configured !== false) return { safeFrom: null, verdict: `in use, ${used}: keep it` };
+  // It may be a tenant's only one, and the tenant quiet.
+  if (configured === null)
+    return {
+      safeFrom: null,
+      verdict: `${used}, given by a function: whether it can go, only that function's keeper knows`,
+    };
+  if (isLatest && configured) return { safeFrom: null, verdict: `in use, ${used}: keep it` };
   const safeFrom = new Date(lastAt.getTime() + windowMs);
-  const whole = `${used}, the provider retries for ${inWords(windowMs)}`;
+  const retries = isAssumed ? 'the provider is assumed to retry' : 'the provider retries';
+  const whole = `${used}, ${retries} for ${inWords(windowMs)}`;
   return { safeFrom, verdict: `${whole}: ${adviceOf(configured, safeFrom, now)}` };
 }
 
-function adviceOf(configured: boolean | null, safeFrom: Date, now: Date): string {
+/** The past alone is known: a secret of a second, quiet endpoint looks like an old one, and what is refused is counted as no use. */
+function adviceOf(configured: boolean, safeFrom: Date, now: Date): string {
   const isOver = safeFrom <= now;
-  if (configured === false)
+  const at = shown(safeFrom);
+  if (!configured)
     return isOver
-      ? `no longer configured, and nothing that it signed is missing since ${shown(safeFrom)}`
-      : `no longer configured, so that a retry that it signed is refused until ${shown(safeFrom)}`;
-  return isOver ? `safe to remove since ${shown(safeFrom)}` : `safe to remove from ${shown(safeFrom)}`;
+      ? `no longer configured; retries of what it signed while it was have ended since ${at}, and what is signed with it now is refused`
+      : `no longer configured; what is signed with it is refused, retries until ${at} too`;
+  return isOver
+    ? `safe to remove since ${at}, unless another endpoint signs with it`
+    : `safe to remove from ${at}, unless it is used again`;
 }
 
 function since(at: Date, now: Date): string {

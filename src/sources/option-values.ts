@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ConfigurationError } from '../core/errors.js';
 import { check, duration, headerName } from '../core/schema.js';
 import type { EventFields } from './events/event-fields.js';
 import type { RetryOptions } from './retry-options.js';
@@ -38,6 +39,20 @@ export const retryValues = () =>
     retriesChange: z.array(z.string().min(1)).optional(),
     retriesSameTimestamp: z.boolean().optional(),
   }) satisfies ValuesOf<RetryOptions>;
+
+/**
+ * A header is the same for every event of one body: all but the first would be duplicates of it.
+ * @throws ConfigurationError
+ */
+export function refuseSharedId(
+  who: string,
+  { idHeader, eventsPath, dedupe = 'preset' }: EventFields & { readonly dedupe?: unknown },
+): void {
+  if (idHeader === undefined || eventsPath === undefined || dedupe !== 'preset') return;
+  throw new ConfigurationError(
+    `${who}.idHeader: expected idPath or dedupe with eventsPath, received a header, which is the same for every event of one body`,
+  );
+}
 
 /** A name that can stand before an option's in the message about it. */
 export function nameOr(fallback: string, { name }: { readonly name?: unknown }): string {

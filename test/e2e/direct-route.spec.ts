@@ -26,6 +26,7 @@ import {
   type WebhooksModuleExtras,
   type WebhooksOptions,
 } from '../../src/index.js';
+import type { Answer } from '../../src/core/answer.js';
 import { DirectRoute } from '../../src/http/direct.route.js';
 import { ADAPTERS, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -208,23 +209,33 @@ describe.each(ADAPTERS)('the module’s own route on %s', (adapter) => {
     expect({ direct, met }).toEqual({ direct: 0, met: ['route'] });
   });
 
-  it('answers when the application’s own code makes an answer that cannot be sent', async () => {
+  it('answers when the application’s own code makes an answer that cannot be sent, as the long way does', async () => {
     const made = sesmetricSource();
-    const split: typeof made = {
+    const answering = (answer: object): typeof made => ({
       ...made,
-      provider: {
-        ...made.provider,
-        handshake: {
-          methods: ['GET'],
-          answer: () => ({ status: 200, body: 'x', headers: { 'x-split': 'a\r\nb: c' } }),
-        },
-      },
+      provider: { ...made.provider, handshake: { methods: ['GET'], answer: () => answer as Answer } },
+    });
+    const sources = {
+      split: answering({ status: 200, body: 'x', headers: { 'x-split': 'a\r\nb: c' } }),
+      name: answering({ status: 200, body: 'x', headers: { 'x-split': 'a', 'a b': 'c' } }),
+      status: answering({ status: 1_000, body: 'x' }),
+      text: answering({ status: '200', body: 'x' }),
+      body: answering({ status: 200 }),
+      json: answering({ status: 200, body: { amount: 1n } }),
     };
-    const { result, direct } = await serving(adapter, { sources: { split } }, (ask) =>
-      ask({ path: '/webhooks/split', method: 'GET' }),
-    );
-    expect({ status: result.status, direct }).toEqual({ status: 503, direct: 1 });
-    expect(result.headers).not.toHaveProperty('x-split');
+    for (const way of [{}, ways['guard']!]) {
+      const { result, direct } = await serving(adapter, { ...way, sources }, async (ask) => {
+        const statuses: Record<string, number> = {};
+        for (const source of Object.keys(sources)) {
+          const { status, headers } = await ask({ path: `/webhooks/${source}`, method: 'GET' });
+          statuses[source] = status;
+          expect(headers).not.toHaveProperty('x-split');
+        }
+        return statuses;
+      });
+      expect(result).toEqual({ split: 503, name: 503, status: 503, text: 503, body: 503, json: 503 });
+      expect(direct).toBe(way === ways['guard'] ? 0 : 6);
+    }
   });
 
   it('says nothing of a content where the answer has none', async () => {

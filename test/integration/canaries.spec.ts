@@ -96,7 +96,12 @@ describe('what a payload holds', () => {
     const send = async (id: string, type: string, payload: object, card: string, forged = false) => {
       const { headers, body } = awardee(id, type, payload);
       const signature = forged ? { 'X-Awardee-Signature': `sha256=${card}` } : {};
-      const secret = { authorization: `Bearer ${card}`, cookie: card, 'x-other': card };
+      const secret = {
+        authorization: `Bearer ${card}`,
+        cookie: card,
+        'x-other': card,
+        ...(forged ? { 'content-encoding': card, 'content-type': `text/plain; charset=${card}` } : {}),
+      };
       await app
         .get(Inbox)
         .receive('awardee', { headers: { ...headers, ...secret, ...signature }, rawBody: body });

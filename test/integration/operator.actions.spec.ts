@@ -103,6 +103,8 @@ describe('what a person does', () => {
     await ended('refire');
     const [plan] = await operator.previewReplay([key('refire')], ['mail']);
     expect(plan).toMatchObject({ staysDone: [], refired: [{ name: 'mail' }] });
+    const unknown = operator.previewReplay([key('refire')], ['mial']);
+    await expect(unknown).rejects.toMatchObject({ code: 'UNKNOWN_EFFECT' });
     await operator.replay([key('refire')], ['mail'], ann);
     await until(async () => world.sent.length === 2);
     expect(await lastAudit()).toMatchObject({ detail: { refire: ['mail'] } });

@@ -1,6 +1,15 @@
 import { createHmac } from 'node:crypto';
 import type { INestApplication } from '@nestjs/common';
-import { Inbox, Inspector, Operator, Rejections, hmac, stripe, type Alert } from '../../src/index.js';
+import {
+  Inbox,
+  Inspector,
+  Operator,
+  Rejections,
+  hmac,
+  stripe,
+  type Alert,
+  type Secrets,
+} from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { Watch } from '../../src/operator/watch.js';
 import { RejectionStore } from '../../src/storage/rejection.store.js';
@@ -16,8 +25,13 @@ import {
 } from '../support/signing.js';
 
 const OTHER_SECRET = 'another-test-key-0123456789abcdef';
-const acme = (secret: string) =>
-  hmac({ secrets: [secret], signatureHeader: 'X-Acme-Signature', idHeader: 'X-Acme-Id', prefix: 'sha256=' });
+const acme = (secret: string | Secrets) =>
+  hmac({
+    secrets: typeof secret === 'string' ? [secret] : secret,
+    signatureHeader: 'X-Acme-Signature',
+    idHeader: 'X-Acme-Id',
+    prefix: 'sha256=',
+  });
 const sign = (secret: string, body: Buffer | string, encoding: 'hex' | 'base64' = 'hex') =>
   createHmac('sha256', secret).update(body).digest(encoding);
 
@@ -38,7 +52,7 @@ describe('rejections', () => {
   let database: TestDatabase;
   let app: INestApplication;
   const alerts: Alert[] = [];
-  const start = (acmeSecret: string, keep: string | false, stripeSecret = STRIPE_SECRET) =>
+  const start = (acmeSecret: string | Secrets, keep: string | false, stripeSecret = STRIPE_SECRET) =>
     createApplication({
       databaseUrl: database.url,
       webhooks: {
@@ -300,6 +314,25 @@ describe('rejections', () => {
       expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
         taken: 1,
         notClaimed: 0,
+      });
+    });
+
+    it('one that cannot be looked at keeps none of the others from it, and stays', async () => {
+      await database.query('DELETE FROM webhook_rejection');
+      app = await start('former-test-key-0123456789abcdef', '24h');
+      for (const id of ['broken', 'sound'])
+        await send('acme', acmeRequest(id, OTHER_SECRET, `{"id":"${id}"}`));
+      await app.get(DeskKeeper).round();
+      await app.close();
+      app = await start(({ rawBody }) => {
+        if (rawBody.includes('broken')) throw new Error('the vault does not answer');
+        return [OTHER_SECRET];
+      }, '24h');
+      expect(await app.get(Operator).verifyAgain('acme', undefined, deed)).toMatchObject({
+        looked: 2,
+        taken: 1,
+        stillWrong: 0,
+        notClaimed: 1,
       });
     });
 

@@ -2,6 +2,7 @@ import {
   OnEffect,
   Outbox,
   Pauses,
+  Replays,
   type EffectOptions,
   type HandlerOptions,
   type WebhookEvent,
@@ -139,6 +140,23 @@ describe('an effect that was renamed', () => {
     );
     await older.settle();
     expect(sent).toHaveLength(1);
+  });
+
+  it.each(['old-mail', 'new-mail'])('is refired as the preview says, under its name %s', async (asked) => {
+    const sent: string[] = [];
+    script.handle = async (_, { enqueue }) => void (await enqueue('old-mail', {}));
+    script.effect = (_, { key: id }) => void sent.push(id);
+    const older = await start('old-mail', []);
+    await older.deliver('1');
+    await older.settle();
+    script.handle = async (_, { enqueue }) => void (await enqueue('new-mail', {}));
+    const newer = await start('new-mail', ['old-mail']);
+    const events = { events: [{ source: 'awardee', eventId: '1' }] };
+    const [plan] = await newer.app.get(Replays).preview(events, [asked]);
+    expect(plan).toMatchObject({ staysDone: [], refired: [{ name: 'old-mail' }] });
+    await newer.app.get(Replays).run(events, { ...who, refire: [asked] });
+    await newer.settle();
+    expect(new Set(sent).size).toBe(2);
   });
 
   describe('has one row for each key that the application enqueues', () => {

@@ -2,6 +2,8 @@ import { execFile, spawnSync } from 'node:child_process';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { promisify } from 'node:util';
+import { contentOf } from '../../src/dashboard/content.js';
+import { crossSiteFault } from '../../src/dashboard/same-origin.js';
 
 // By a name that the compiler does not follow: the page is compiled for browsers, by its own rules.
 const page: string = '../../dashboard/src/curl.ts';
@@ -111,3 +113,31 @@ function fuzzed(): [string, string][] {
     Array.from({ length: 1 + next(60) }, character).join(''),
   ]);
 }
+
+describe('stored bytes for the page', () => {
+  const SHOWN = 512 * 1024;
+
+  it('of half a megabyte that is no text are told apart at once', () => {
+    const body = Buffer.alloc(SHOWN + 1, 0xff);
+    body[SHOWN - 1] = 0x61;
+    expect(contentOf(body)).toMatchObject({ encoding: 'base64', bytes: SHOWN + 1, cut: true });
+    const replaced = Buffer.from('\ufffd'.repeat(SHOWN / 3));
+    expect(contentOf(Buffer.concat([replaced, Buffer.from('abc')]))).toMatchObject({ encoding: 'utf8' });
+  });
+
+  it('are cut in whole characters', () => {
+    const body = Buffer.from(`${'a'.repeat(SHOWN - 1)}é`);
+    expect(contentOf(body)).toMatchObject({ encoding: 'utf8', text: 'a'.repeat(SHOWN - 1), cut: true });
+  });
+});
+
+it.each([
+  [{ origin: 'https://desk.example', host: 'desk.example' }, true],
+  [{ origin: 'https://desk.example', ':authority': 'desk.example' }, true],
+  [{ origin: 'https://desk.example', host: 'other.example' }, false],
+  [{ origin: 'null', host: 'desk.example' }, false],
+  [{ origin: 'null' }, false],
+])('an action from %j is of the page itself: %s', (headers, isOwn) => {
+  const fault = crossSiteFault({ headers: { 'content-type': 'application/json', ...headers } });
+  expect(fault === undefined).toBe(isOwn);
+});

@@ -10,29 +10,34 @@ describe('the verdict on a secret', () => {
     [
       'an old one, within the retries',
       { lastAt: ago(2 * DAY) },
-      'last used 2 days ago, the provider retries for 3 days: safe to remove from 2026-03-11 13:30 UTC',
+      'last used 2 days ago, the provider retries for 3 days: safe to remove from 2026-03-11 13:30 UTC, unless it is used again',
     ],
     [
       'an old one, after the retries',
       { lastAt: ago(4 * DAY) },
-      'last used 4 days ago, the provider retries for 3 days: safe to remove since 2026-03-09 13:30 UTC',
+      'last used 4 days ago, the provider retries for 3 days: safe to remove since 2026-03-09 13:30 UTC, unless another endpoint signs with it',
     ],
     ['the one in use', { lastAt: ago(0), isLatest: true }, 'in use, last used just now: keep it'],
     ['a new one', { lastAt: null }, 'not used yet: keep it until the provider signs with it'],
     [
       'one that was removed too early',
       { lastAt: ago(3_600_000), configured: false, isLatest: true, windowMs: DAY },
-      'last used 1 hour ago, the provider retries for 1 day: no longer configured, so that a retry that it signed is refused until 2026-03-11 12:30 UTC',
+      'last used 1 hour ago, the provider retries for 1 day: no longer configured; what is signed with it is refused, retries until 2026-03-11 12:30 UTC too',
     ],
     [
       'one that was removed in time',
       { lastAt: ago(4 * DAY), configured: false },
-      'last used 4 days ago, the provider retries for 3 days: no longer configured, and nothing that it signed is missing since 2026-03-09 13:30 UTC',
+      'last used 4 days ago, the provider retries for 3 days: no longer configured; retries of what it signed while it was have ended since 2026-03-09 13:30 UTC, and what is signed with it now is refused',
     ],
     [
       'one that a function gave',
       { lastAt: ago(2 * DAY), configured: null },
-      'last used 2 days ago, the provider retries for 3 days: safe to remove from 2026-03-11 13:30 UTC',
+      "last used 2 days ago, given by a function: whether it can go, only that function's keeper knows",
+    ],
+    [
+      'one of a provider that does not say for how long it retries',
+      { lastAt: ago(DAY / 2), windowMs: DAY, isAssumed: true },
+      'last used 12 hours ago, the provider is assumed to retry for 1 day: safe to remove from 2026-03-11 01:30 UTC, unless it is used again',
     ],
   ])('%s', (_what, secret, verdict) => {
     expect(secretVerdict({ ...facts, ...secret }, now).verdict).toBe(verdict);

@@ -3,7 +3,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
-import { checkValues, eventFieldValues } from '../option-values.js';
+import { checkValues, eventFieldValues, refuseSharedId } from '../option-values.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
@@ -31,6 +31,7 @@ export function convoy<TPayload = unknown>(options: ConvoyOptions): SourceDefini
     throw new ConfigurationError(
       'convoy: expected idHeader, idPath or dedupe, since the body is the sender’s own',
     );
+  refuseSharedId('convoy', options);
   const mac = macOf(options);
   return defineSource(
     {

@@ -9,7 +9,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { eventType, type EventsReader } from '../events/received-event.js';
-import { checkValues, eventFieldValues, nameOr, retryValues } from '../option-values.js';
+import { checkValues, eventFieldValues, nameOr, refuseSharedId, retryValues } from '../option-values.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
 import type { SourceOptions } from '../source-options.js';
@@ -53,6 +53,7 @@ export function custom<TPayload = unknown>(options: CustomOptions): SourceDefini
     options.dedupe === undefined
   )
     throw new ConfigurationError(`${name}: expected identify, idHeader, idPath or dedupe`);
+  if (options.identify === undefined) refuseSharedId(name, options);
   return defineSource(schemeOf(name, options), options, OWN);
 }
 

@@ -68,7 +68,8 @@ function parametersOf(header: string): Map<string, string> {
   const parameters = new Map<string, string>();
   let read = 0;
   for (const [pair, name = '', value = ''] of header.matchAll(/(?:^|, ?)([a-zA-Z]{1,20})="([^"]*)"/g)) {
-    if (parameters.has(name)) throw new SignatureRejection('malformed-signature', `${name} is there twice`);
+    if (parameters.has(name))
+      throw new SignatureRejection('malformed-signature', 'a parameter is there twice');
     parameters.set(name, value);
     read += pair.length;
   }

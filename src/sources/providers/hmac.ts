@@ -5,7 +5,7 @@ import type { SourceDefinition } from '../../core/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
-import { checkValues, eventFieldValues, nameOr, retryValues } from '../option-values.js';
+import { checkValues, eventFieldValues, nameOr, refuseSharedId, retryValues } from '../option-values.js';
 import type { DigestEncoding } from '../signing/digest-text.js';
 import type { MacAlgorithm } from '../signing/mac.js';
 import { keyOf, type SecretEncoding } from '../signing/secret-key.js';
@@ -54,6 +54,7 @@ export function hmac<TPayload = unknown>(options: HmacOptions): SourceDefinition
   checkValues(name, options, hmacValues());
   const mac = macOf(options);
   check(name, options, mac);
+  refuseSharedId(name, options);
   return defineSource(
     {
       ...macScheme(mac, options),

@@ -93,7 +93,7 @@ function readParts(header: string): Map<string, string> {
   for (const part of header.split(',')) {
     const at = part.indexOf('=');
     const name = at < 0 ? part : part.slice(0, at);
-    if (parts.has(name)) throw new SignatureRejection('malformed-signature', `${name} is there twice`);
+    if (parts.has(name)) throw new SignatureRejection('malformed-signature', 'a part is there twice');
     parts.set(name, at < 0 ? '' : part.slice(at + 1));
   }
   return parts;

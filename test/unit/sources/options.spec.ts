@@ -82,6 +82,20 @@ describe('options', () => {
     );
   });
 
+  it('a header cannot be the id of each event of one body', () => {
+    const shared = { secrets, idHeader: 'x-id', eventsPath: 'events' };
+    const makes = {
+      hmac: (more: object) => hmac({ ...shared, signatureHeader: 'x', ...more }),
+      convoy: (more: object) => convoy({ ...shared, ...more }),
+      custom: (more: object) => custom({ ...shared, verify: () => true, ...more }),
+    };
+    for (const [name, make] of Object.entries(makes)) {
+      expect(() => make({})).toThrow(`${name}.idHeader: expected idPath or dedupe with eventsPath`);
+      expect(() => make({ idPath: 'id' })).toThrow(ConfigurationError);
+      expect(() => make({ dedupe: { path: 'id' } })).not.toThrow();
+    }
+  });
+
   it.each<[object, string]>([
     [
       { algorithm: 'SHA256' },

@@ -37,6 +37,16 @@ const reason = (source: SourceDefinition, one: WebhookRequest, nowMs?: number) =
     (error: unknown) => (error instanceof SignatureRejection ? error.reason : error),
   );
 
+it.each([
+  ['hook0', { 'X-Hook0-Signature': 't=1,canary=1,canary=2' }],
+  ['drone', { Signature: 'canary="1",canary="2"' }],
+])('a refusal of %s repeats nothing of a header', async (name, headers) => {
+  const source = sourceOf(signers.find(({ provider }) => provider === name)!);
+  const refused = await verify(source, request(headers)).catch((error: unknown) => error);
+  expect(refused).toMatchObject({ reason: 'malformed-signature' });
+  expect(String(refused)).not.toContain('canary');
+});
+
 describe('R08 HMAC-SHA256 over `timestamp.body`, five minutes both ways', () => {
   it('accepts what was signed, to the second', async () => {
     for (const skew of [0, -300, 300]) {
