@@ -1,0 +1,202 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { INestApplication } from '@nestjs/common';
+import { Client } from 'pg';
+import { DataSource } from 'typeorm';
+import { webhookInboxMigrations } from '../../migrations/index.js';
+import {
+  Inbox,
+  Inspector,
+  Operator,
+  Outbox,
+  Retention,
+  StartupReconciler,
+  type WebhooksOptions,
+} from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { until } from '../support/application.js';
+import { createDatabase, options, type TestDatabase } from '../support/database.js';
+import { awardeeSource, INSERT_RECORD, scripted, startInbox, type TestInbox } from './support/inbox.js';
+
+const RUN = randomUUID().slice(0, 8);
+const PARTS = ['receiver', 'relay', 'desk'] as const;
+type Part = (typeof PARTS)[number];
+/** Roles are the server's, and other runs may be on it. */
+const roleOf = (part: Part) => `webhook_${part}_${RUN}`;
+/** As docs/deploying.md shows it, with roles of this run. */
+const BLOCK = /^```sql roles\n(.*?)^```/ms
+  .exec(readFileSync('docs/deploying.md', 'utf8'))![1]!
+  .replaceAll(/(?<!\.)\bwebhook_(receiver|relay|desk)\b/g, (_, part: Part) => roleOf(part));
+const BY = { by: 'ada', reason: 'test' };
+
+let database: TestDatabase;
+const inboxes: TestInbox[] = [];
+const lines: string[] = [];
+let failing = false;
+
+function urlOf(part: Part): string {
+  const url = new URL(database.url);
+  url.username = roleOf(part);
+  url.password = encodeURIComponent('change me');
+  return url.href;
+}
+
+async function start(part: Part, webhooks: Partial<WebhooksOptions>): Promise<TestInbox> {
+  const keep = (line: string) => void lines.push(line);
+  const providers = [
+    scripted(
+      {
+        handle: async ({ source, eventId, type }, { manager, enqueue }) => {
+          await manager.query(INSERT_RECORD, [source, eventId, type]);
+          await enqueue('mail', {}, { key: eventId });
+          if (failing) throw new Error('as asked');
+        },
+      },
+      { handler: { retry: { maxAttempts: 1 }, skipStale: { key: ({ eventId }) => eventId } } },
+    ),
+  ];
+  const inbox = await startInbox({
+    database,
+    databaseUrl: urlOf(part),
+    providers,
+    configure: (app: INestApplication) => app.useLogger({ log: keep, warn: keep, error: keep }),
+    webhooks: {
+      schema: 'webhooks',
+      sources: { awardee: awardeeSource() },
+      ...webhooks,
+    },
+  });
+  inboxes.push(inbox);
+  return inbox;
+}
+
+const RECEIVES = { relay: false, retention: false, reconcile: false } as const;
+
+beforeAll(async () => {
+  database = await createDatabase({ empty: true });
+  const owner = new DataSource({
+    ...options(database.url, 2),
+    migrations: webhookInboxMigrations({ schema: 'webhooks' }),
+  });
+  await owner.initialize();
+  await owner.runMigrations();
+  await owner.destroy();
+  await database.query(`CREATE TABLE received_event (source text, event_id text, event_type text, applied_count int DEFAULT 1,
+    PRIMARY KEY (source, event_id))`);
+  await database.query(BLOCK);
+  await database.query(`GRANT SELECT, INSERT, UPDATE ON received_event TO ${roleOf('relay')}`);
+}, 60_000);
+afterAll(async () => {
+  await Promise.all(inboxes.map((inbox) => inbox.stop()));
+  for (const part of PARTS) await database?.query(`DROP OWNED BY ${roleOf(part)}; DROP ROLE ${roleOf(part)}`);
+  await database?.drop();
+});
+
+const states = async () =>
+  (
+    await database.query<{ state: string }>(
+      `SELECT state FROM webhooks.webhook_outbox ORDER BY created_at, id`,
+    )
+  ).map(({ state }) => state);
+
+/** Rounds, each with every waiting row made due, until nothing is pending. */
+async function settle({ relay }: TestInbox): Promise<void> {
+  await until(async () => {
+    await database.query(
+      `UPDATE webhooks.webhook_outbox SET due_at = now() WHERE state = 'pending' AND leased_by IS NULL`,
+    );
+    await relay.tick();
+    return !(await states()).includes('pending');
+  });
+}
+
+describe('the roles of docs/deploying.md', () => {
+  it('let each part do its work', async () => {
+    const receiver = await start('receiver', RECEIVES);
+    const verdicts = [];
+    for (const id of ['a', 'b', 'a']) verdicts.push((await receiver.deliver(id)).body);
+    expect(verdicts).toMatchObject([{ status: 'ok' }, { status: 'ok' }, { status: 'duplicate' }]);
+    expect((await receiver.deliver('a', 'grant.made', { other: 'bytes' })).status).toBe(200);
+    const forged = await receiver.app
+      .get(Inbox)
+      .receive('awardee', { headers: {}, rawBody: Buffer.from('{}') });
+    expect(forged.status).toBe(401);
+    await receiver.app.get(DeskKeeper).round();
+
+    const relay = await start('relay', {});
+    await settle(relay);
+    expect(await states()).toEqual(['done', 'done', 'done', 'done']);
+    failing = true;
+    await receiver.deliver('c');
+    await settle(relay);
+    failing = false;
+    expect((await states()).filter((state) => state === 'dead')).toHaveLength(1);
+    await relay.dataSource.transaction((manager) =>
+      relay.app.get(Outbox).enqueue(manager, 'mail', {}, { key: 'own' }),
+    );
+    await settle(relay);
+    await relay.app.get(StartupReconciler).reconcile();
+    await database.query(
+      `UPDATE webhooks.webhook_claim SET received_at = now() - interval '1 year' WHERE event_id = 'b'`,
+    );
+    await database.query(
+      `UPDATE webhooks.webhook_outbox SET settled_at = now() - interval '1 year' WHERE event_id = 'b'`,
+    );
+    expect(await relay.app.get(Retention).prune()).toMatchObject({ claims: 1 });
+    await relay.app.get(DeskKeeper).round();
+
+    const desk = await start('desk', RECEIVES);
+    const operator = desk.app.get(Operator);
+    const [dead] = await database.query<{ id: string }>(
+      `SELECT id FROM webhooks.webhook_outbox WHERE state = 'dead'`,
+    );
+    const [group] = await desk.app.get(Inspector).deadGroups();
+    await operator.setIssue(group!.fingerprint, 'acknowledged', BY);
+    await operator.setIssue(group!.fingerprint, 'open', BY);
+    expect(await operator.revive([dead!.id], BY)).toEqual([dead!.id]);
+    await settle(relay);
+    const key = { source: 'awardee', tenant: '', eventId: 'a' };
+    await operator.replay([key], ['mail'], BY, 'allow');
+    await settle(relay);
+    await operator.pause('source', 'awardee', BY);
+    await operator.resume('source', 'awardee', BY);
+    await operator.verifyAgain('awardee', undefined, BY);
+    await operator.erase(key, BY);
+    const inspector = desk.app.get(Inspector);
+    expect(await inspector.rejections({})).toHaveLength(1);
+    expect((await inspector.audit()).length).toBeGreaterThan(5);
+    await Promise.all([inspector.sources(), inspector.relays(), inspector.alerts()]);
+    expect((await inspector.events('')).events).toHaveLength(2);
+    await desk.app.get(DeskKeeper).round();
+
+    expect(lines.filter((line) => /permission denied/.test(line))).toEqual([]);
+  });
+
+  it.each<[Part, string]>([
+    ['receiver', `UPDATE webhooks.webhook_claim SET body = NULL`],
+    ['receiver', `DELETE FROM webhooks.webhook_claim`],
+    ['receiver', `DELETE FROM webhooks.webhook_outbox`],
+    ['receiver', `SELECT FROM webhooks.webhook_audit`],
+    ['receiver', `INSERT INTO webhooks.webhook_pause VALUES ('source', 'x', now(), 'x', 'x')`],
+    ['receiver', `SELECT FROM received_event`],
+    ['relay', `INSERT INTO webhooks.webhook_claim DEFAULT VALUES`],
+    ['relay', `UPDATE webhooks.webhook_audit SET actor = 'x'`],
+    ['relay', `INSERT INTO webhooks.webhook_audit DEFAULT VALUES`],
+    ['relay', `DELETE FROM webhooks.webhook_pause`],
+    ['desk', `DELETE FROM webhooks.webhook_claim`],
+    ['desk', `DELETE FROM webhooks.webhook_outbox`],
+    ['desk', `DELETE FROM webhooks.webhook_audit`],
+    ['desk', `DELETE FROM webhooks.webhook_replay`],
+    ['desk', `SELECT FROM received_event`],
+    ...PARTS.flatMap((part): [Part, string][] => [
+      [part, `TRUNCATE webhooks.webhook_stat`],
+      [part, `CREATE TABLE webhooks.mine (x int)`],
+      [part, `DROP TABLE webhooks.webhook_stat`],
+    ]),
+  ])('the %s may not: %s', async (part, sql) => {
+    const client = new Client({ connectionString: urlOf(part) });
+    await client.connect();
+    await expect(client.query(sql)).rejects.toThrow(/permission denied|must be owner/);
+    await client.end();
+  });
+});
