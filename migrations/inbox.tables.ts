@@ -57,10 +57,10 @@ export const INBOX_TABLES = [
   BEGIN
     RETURN kind IN ('handler', 'effect')
       AND state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')
-      AND octet_length(name) BETWEEN 1 AND 255
-      AND octet_length(key) <= 255
-      AND octet_length(order_key) <= 255
-      AND octet_length(order_name) <= 255
+      AND pg_catalog.octet_length(name) BETWEEN 1 AND 255
+      AND pg_catalog.octet_length(key) <= 255
+      AND pg_catalog.octet_length(order_key) <= 255
+      AND pg_catalog.octet_length(order_name) <= 255
       AND attempt >= 0
       AND attempt_base BETWEEN 0 AND attempt
       AND (leased_by IS NULL OR (state = 'pending' AND NOT waits))

@@ -1,10 +1,13 @@
-import { Injectable } from '@nestjs/common';
-import type { EntityManager, QueryRunner } from 'typeorm';
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager, type QueryRunner } from 'typeorm';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
 import { WebhookInboxError } from '../core/errors.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
+import { dataSourceOf } from '../storage/connection.js';
 import { EffectStore } from '../storage/effect.store.js';
+import { sharesTables } from '../storage/own.schema.js';
 import { checkEnqueue } from './enqueue.options.js';
 import { freeze, newEffect } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
@@ -23,6 +26,7 @@ export class Outbox {
   private readonly runs = new WeakMap<QueryRunner, Enqueue>();
 
   constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: EffectStore,
     private readonly registry: HandlerRegistry,
     private readonly wakeUp: WakeUp,
@@ -42,6 +46,7 @@ export class Outbox {
   ): Promise<Enqueued> {
     const run = manager.queryRunner && this.runs.get(manager.queryRunner);
     if (run !== undefined) return run(effect, payload, options);
+    if (!sharesTables(dataSourceOf(manager), this.dataSource)) throw ofOtherDatabase(effect);
     const known = this.registry.knownEffect(effect);
     const { name, was } = known;
     checkEnqueue(name, options);
@@ -65,6 +70,14 @@ export class Outbox {
   bind(runner: QueryRunner, enqueue: Enqueue): void {
     this.runs.set(runner, enqueue);
   }
+}
+
+function ofOtherDatabase(effect: string): WebhookInboxError {
+  return new WebhookInboxError(
+    'ENQUEUE_REFUSED',
+    `Effect '${effect}' was enqueued with a manager of another database than that of WebhooksModule: no transaction commits in both. ` +
+      `Use a manager of the module's DataSource, or of another one that leads to the same database`,
+  );
 }
 
 function withoutTransaction(effect: string): WebhookInboxError {

@@ -26,6 +26,16 @@ export function fixSchema(dataSource: DataSource, name?: string): void {
   else if (dataSource.isInitialized) own(dataSource);
 }
 
+/**
+ * Lets a transaction of another DataSource write to our tables. False where it leads to another database, in which they are not.
+ */
+export function sharesTables(other: DataSource, ours: DataSource): boolean {
+  if (other === ours) return true;
+  if (other.options.type !== 'postgres' || other.driver.database !== ours.driver.database) return false;
+  if (!schemas.has(other)) schemas.set(other, own(ours));
+  return true;
+}
+
 /** The schema of our tables. */
 export function schemaOf(dataSource: DataSource): string {
   return own(dataSource).name;

@@ -5,6 +5,7 @@ import {
   Erasure,
   migrate,
   Inspector,
+  Outbox,
   Pauses,
   Replays,
   Retention,
@@ -70,7 +71,7 @@ beforeAll(async () => {
     await one.destroy();
   }
   billing = await service({ dataSource: { schema: 'billing', extra: { options: '-c search_path=decoy' } } });
-  shipping = await service({ webhooks: { schema: SHIPPING } });
+  shipping = await service({ webhooks: { schema: SHIPPING, claims: 'typeorm' } });
 }, 120_000);
 afterAll(async () => {
   await billing?.stop();
@@ -133,6 +134,31 @@ describe('two services with schemas of their own in one database', () => {
     expect(first).toBe(channelOf(billing.dataSource));
     expect(channelOf(shipping.dataSource)).not.toBe(first);
     await client.end();
+  });
+
+  it('a manager of another DataSource of the database enqueues into the schema of the module', async () => {
+    const enqueue = (more: object) => async () => {
+      const other = await new DataSource({ ...options(database.url, 2), ...more }).initialize();
+      try {
+        const outbox = shipping.app.get(Outbox);
+        await other.transaction((manager) => outbox.enqueue(manager, 'mail', {}, { key: 'other' }));
+      } finally {
+        await other.destroy();
+      }
+    };
+    await enqueue({ schema: 'decoy', entityPrefix: 'app_' })();
+    expect(await count(SHIPPING, 'webhook_outbox', `key = 'other'`)).toBe(1);
+    expect(await count('decoy', 'webhook_outbox')).toBe(0);
+    await expect(enqueue({ url: process.env.TEST_POSTGRES_URL })()).rejects.toThrow(
+      /manager of another database/,
+    );
+  });
+
+  it('options that are set after the boot change nothing', async () => {
+    billing.dataSource.setOptions({ schema: 'decoy' } as never);
+    expect((await billing.deliver('set options')).status).toBe(200);
+    expect(await count('billing', 'webhook_claim', `event_id = 'set options'`)).toBe(1);
+    billing.dataSource.setOptions({ schema: 'billing' } as never);
   });
 
   it('signs of life and pauses are apart', async () => {

@@ -108,6 +108,13 @@ describe('the architecture', () => {
     expect(files.filter((file) => reads.test(text.get(file)!))).toEqual([]);
   });
 
+  it('stores send their statements by own.schema, which names the schema of the tables', () => {
+    const sends = /\b(?:manager|statements|runner|dataSource)\.query\(/;
+    const stores = files.filter((file) => file.endsWith('.store.ts'));
+    expect(stores.length).toBeGreaterThan(15);
+    expect(stores.filter((file) => sends.test(text.get(file)!))).toEqual([]);
+  });
+
   it('docs/architecture.md names each room', () => {
     const docs = readFileSync('docs/architecture.md', 'utf8');
     const named = (file: string) => docs.includes(`\`${file.endsWith('.ts') ? file : `${file}/`}\``);
