@@ -155,10 +155,10 @@ describe('two services with schemas of their own in one database', () => {
   });
 
   it('options that are set after the boot change nothing', async () => {
-    billing.dataSource.setOptions({ schema: 'decoy' } as never);
+    billing.dataSource.setOptions({ schema: 'decoy' });
     expect((await billing.deliver('set options')).status).toBe(200);
     expect(await count('billing', 'webhook_claim', `event_id = 'set options'`)).toBe(1);
-    billing.dataSource.setOptions({ schema: 'billing' } as never);
+    billing.dataSource.setOptions({ schema: 'billing' });
   });
 
   it('signs of life and pauses are apart', async () => {
