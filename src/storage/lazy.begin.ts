@@ -1,6 +1,7 @@
 import type { PgClient } from './connection.js';
-import type { Answers, Statement } from './message.query.js';
+import type { Answers, QueryBehind, Statement } from './message.query.js';
 import { queryBehind, writesProtocol } from './one.message.js';
+import { OWN_TYPES } from './own.types.js';
 
 /**
  * Begins a transaction with its first query, in one message with it where it has values: a round trip less for each run, and none before
@@ -33,8 +34,8 @@ export class LazyBegin {
   readonly send = async (query: unknown, values?: unknown): Promise<unknown> => {
     const pass = () => this.pass(query as string, values as unknown[]);
     if (this.isOpen) return pass();
-    if (this.opening === undefined && typeof query === 'string' && hasValues(values))
-      return this.openWith(query, values);
+    const plain = this.opening === undefined ? plainQuery(query, values) : undefined;
+    if (plain !== undefined) return this.openWith(plain, pass);
     await this.begin();
     return pass();
   };
@@ -42,15 +43,15 @@ export class LazyBegin {
   /** By a message of its own, unless it has begun. */
   readonly begin = (): Promise<void> => this.opening ?? this.opens(this.beginAlone());
 
-  private async openWith(sql: string, values: readonly unknown[]): Promise<unknown> {
+  private async openWith(query: QueryBehind, pass: () => unknown): Promise<unknown> {
     if (!writesProtocol(this.client)) {
       await this.begin();
-      return this.pass(sql, values);
+      return pass();
     }
-    const sent = queryBehind(this.client, this.statements, { sql, values }, this.pass);
+    const sent = queryBehind(this.client, this.statements, query, this.pass);
     await this.opens(sent.then((answers) => this.begunBy(answers)));
     const answers = await sent;
-    if (answers === undefined) return this.pass(sql, values);
+    if (answers === undefined) return pass();
     if (answers.error !== null) throw answers.error;
     return answers.results.at(-1);
   }
@@ -73,6 +74,14 @@ export class LazyBegin {
     this.opening = opening;
     return opening;
   }
+}
+
+/** A query with values and nothing else: one that can go behind a BEGIN. */
+function plainQuery(query: unknown, values: unknown): QueryBehind | undefined {
+  if (typeof query === 'string') return hasValues(values) ? { sql: query, values } : undefined;
+  const { text, values: own, types, ...others } = Object(query) as Partial<Record<string, unknown>>;
+  const isPlain = types === OWN_TYPES && typeof text === 'string' && Object.keys(others).length === 0;
+  return isPlain && hasValues(own) ? { sql: text, values: own, types: OWN_TYPES } : undefined;
 }
 
 function hasValues(values: unknown): values is readonly unknown[] {

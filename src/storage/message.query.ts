@@ -1,11 +1,22 @@
 import type { EventEmitter } from 'node:events';
 import { Query } from 'pg';
 import type { PgResult } from './connection.js';
+import { OWN_TYPES } from './own.types.js';
 
 /** SQL of ours with its values. The text is one of few: each is prepared once on a connection, and kept there. */
 export interface Statement {
   readonly sql: string;
   readonly values?: readonly unknown[];
+}
+
+/** What reads the answer: pg's parsers of the connection, or the package's own. */
+export interface Types {
+  getTypeParser(oid: number, format?: string): unknown;
+}
+
+/** A query of the application's, or of a store's through TypeORM, behind statements of ours. */
+export interface QueryBehind extends Required<Statement> {
+  readonly types?: Types;
 }
 
 /** What became of a message: when it failed, the results are those of the statements before. */
@@ -44,6 +55,8 @@ const PgQuery = Query as unknown as new (
   values?: readonly unknown[],
 ) => EventEmitter & {
   readonly _results: PgResult | PgResult[];
+  /** Of the statement whose answer comes. */
+  readonly _result: { _types?: Types };
   /** Writes the query itself, to its end, with the Sync behind it. */
   prepare(to: PgConnection): void;
   handleError(error: Error, connection: unknown): void;
@@ -68,6 +81,8 @@ export class OneMessage extends PgQuery {
   private readonly described = new Map<number, unknown>();
   /** Values of each statement. Made before anything is sent: half a message would never be answered. */
   private readonly encoded: readonly (readonly Encoded[])[];
+  /** The connection's. */
+  private theirs: Types | undefined;
   /** Which statement's answer comes. */
   private nth = 0;
 
@@ -75,7 +90,7 @@ export class OneMessage extends PgQuery {
     /** Of ours. */
     readonly statements: readonly Statement[],
     /** Behind them, of the application's. */
-    readonly query: Required<Statement> | undefined,
+    readonly query: QueryBehind | undefined,
     /** Under which name each of ours is prepared; undefined where it is not to be. */
     private readonly names: readonly (string | undefined)[],
     /** What is prepared on the connection, by name: this adds to it. */
@@ -131,14 +146,21 @@ export class OneMessage extends PgQuery {
   override handleRowDescription(message: { readonly fields: unknown }): void {
     const name = this.names[this.nth];
     if (name !== undefined && this.fresh.has(name)) this.fresh.set(name, message.fields);
-    super.handleRowDescription(message);
+    this.describeRows(message.fields);
+  }
+
+  private describeRows(fields: unknown): void {
+    this.theirs ??= this._result._types;
+    const isOurs = this.nth < this.statements.length;
+    this._result._types = isOurs ? OWN_TYPES : (this.query?.types ?? this.theirs);
+    super.handleRowDescription({ fields });
   }
 
   override handleDataRow(message: unknown): void {
     const fields = this.described.get(this.nth);
     if (fields !== undefined) {
       this.described.delete(this.nth);
-      super.handleRowDescription({ fields });
+      this.describeRows(fields);
     }
     super.handleDataRow(message);
   }

@@ -4,8 +4,15 @@ import { isDatabaseUnavailable, isLostStatement } from '../core/classify.js';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { logLine } from '../core/log.js';
 import { dataSourceOf, pgClient, type PgClient, type PgResult } from './connection.js';
-import { OneMessage, type Answers, type Prepared, type Statement } from './message.query.js';
+import {
+  OneMessage,
+  type Answers,
+  type Prepared,
+  type QueryBehind,
+  type Statement,
+} from './message.query.js';
 import { qualified } from './own.schema.js';
+import { OWN_TYPES } from './own.types.js';
 
 /** What statements are sent through: a manager, or what `eachInTransaction` gives. */
 export type Statements = Pick<EntityManager, 'query'>;
@@ -123,7 +130,7 @@ async function ask(client: PgClient): Promise<void> {
 export function queryBehind(
   client: PgClient,
   statements: readonly Statement[],
-  query: Required<Statement>,
+  query: QueryBehind,
   send: PgClient['query'],
 ): Promise<Answers | undefined> {
   return submit(client, send, statements, query);
@@ -140,7 +147,8 @@ function knownOf(client: PgClient): Known {
 
 async function oneByOne(send: PgClient['query'], statements: readonly Statement[]): Promise<PgResult[]> {
   const results: PgResult[] = [];
-  for (const { sql, values } of statements) results.push(await send(sql, values));
+  for (const { sql, values } of statements)
+    results.push((await send({ text: sql, values, types: OWN_TYPES })) as PgResult);
   return results;
 }
 
@@ -149,7 +157,7 @@ async function submit(
   client: PgClient,
   send: PgClient['query'],
   statements: readonly Statement[],
-  query?: Required<Statement>,
+  query?: QueryBehind,
 ): Promise<Answers | undefined> {
   const about = knownOf(client);
   const named = statements.map(({ sql }) => (about.direct === true ? nameOf(sql) : undefined));

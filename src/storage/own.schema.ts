@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
-import type { DataSource, EntityManager } from 'typeorm';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { ConfigurationError } from '../core/errors.js';
-import type { ManagerOfEither } from './connection.js';
+import { pgClient, type ManagerOfEither } from './connection.js';
+import { OWN_TYPES } from './own.types.js';
 
 /** Where our tables are, with the texts of our statements for it. */
 interface OwnSchema {
@@ -73,12 +74,32 @@ export function quoted(identifier: string): string {
 
 /** Sends a statement of ours. What is not sent through a manager is qualified where it is sent. */
 export async function query<T>(
-  on: Pick<EntityManager, 'query'> & ManagerOfEither,
+  on: Pick<EntityManager, 'query'> & Partial<Pick<EntityManager, 'queryRunner'>> & ManagerOfEither,
   sql: string,
   values?: unknown[],
 ): Promise<T> {
   const { dataSource = on.connection } = on;
-  return on.query<T>(dataSource === undefined ? sql : qualified(dataSource, sql), values);
+  if (dataSource === undefined) return on.query<T>(sql, values);
+  const { queryRunner: given } = on;
+  const runner = given ?? dataSource.createQueryRunner();
+  try {
+    return await readOwn<T>(runner, qualified(dataSource, sql), values);
+  } finally {
+    if (given === undefined) await runner.release();
+  }
+}
+
+/** Through TypeORM, so that loggers see it. It takes its connection at once, and that one has pg parse the answer with our parsers. */
+async function readOwn<T>(runner: QueryRunner, text: string, values?: unknown[]): Promise<T> {
+  const databaseConnection = await pgClient(runner);
+  const reading = {
+    query: (sql: string, parameters?: unknown[]) =>
+      databaseConnection.query({ text: sql, values: parameters, types: OWN_TYPES }),
+  };
+  Object.assign(runner, { databaseConnection: reading });
+  const answer = runner.query(text, values) as Promise<T>;
+  Object.assign(runner, { databaseConnection });
+  return answer;
 }
 
 function own(dataSource: DataSource): OwnSchema {
