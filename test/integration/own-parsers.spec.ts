@@ -8,9 +8,14 @@ const OIDS = [
   16, 17, 18, 19, 20, 21, 23, 25, 26, 114, 700, 701, 1000, 1001, 1005, 1007, 1009, 1015, 1016, 1042, 1043,
   1082, 1114, 1184, 1185, 1186, 1700, 2950, 2951, 3802,
 ];
-type SetParser = (oid: number, parser: (text: string) => unknown) => void;
-const setParser = types.setTypeParser.bind(types) as unknown as SetParser;
-const before = new Map(OIDS.map((oid) => [oid, types.getTypeParser(oid) as (text: string) => unknown]));
+type Parser = (text: string) => unknown;
+interface Parsers {
+  setTypeParser(oid: number, parser: Parser): void;
+  getTypeParser(oid: number): Parser;
+}
+const parsers: Parsers = types as object as Parsers;
+const before = new Map(OIDS.map((oid) => [oid, parsers.getTypeParser(oid)]));
+const setParser = (oid: number, parser: Parser) => parsers.setTypeParser(oid, parser);
 
 const script: Partial<Script> = {};
 let inbox: TestInbox;

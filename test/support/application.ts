@@ -30,6 +30,12 @@ export interface ApplicationSetup {
   readonly override?: (builder: TestingModuleBuilder) => TestingModuleBuilder;
 }
 
+/** `CLAIMS=typeorm`: a whole run of tests has its claims in TypeORM's transactions (`npm run test:claims`). */
+function claimsMode(): Pick<WebhooksOptions, 'claims'> {
+  const { CLAIMS: claims } = process.env;
+  return claims === 'typeorm' || claims === 'message' ? { claims } : {};
+}
+
 /** A Nest application around the module, on a real adapter; call `listen` for HTTP. */
 export async function createApplication(setup: ApplicationSetup): Promise<INestApplication> {
   const builder = Test.createTestingModule({
@@ -41,7 +47,7 @@ export async function createApplication(setup: ApplicationSetup): Promise<INestA
         ...setup.dataSource,
       }),
       ScheduleModule.forRoot(),
-      WebhooksModule.forRoot(setup.webhooks),
+      WebhooksModule.forRoot({ ...claimsMode(), ...setup.webhooks }),
       ...(setup.imports ?? []),
     ],
     providers: [...(setup.providers ?? [])],
