@@ -6,6 +6,8 @@ import { errorText, logLine } from '../core/log.js';
 import { Throttle } from '../core/throttle.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
+import { BodyIntake } from './body.intake.js';
+import { rawBodyOf } from './raw-body.js';
 
 /** What this needs of Fastify's reply. */
 interface FastifyReplyLike {
@@ -22,7 +24,10 @@ export class AnswerWriter {
   private readonly lines = new Throttle();
   private readonly written = new WeakSet<ServerResponse>();
 
-  constructor(private readonly dispatcher: EventDispatcher) {}
+  constructor(
+    private readonly dispatcher: EventDispatcher,
+    private readonly intake: BodyIntake,
+  ) {}
 
   /** To Express's response, which is Node's, or to Fastify's reply, so that its hooks see it. */
   write(response: ServerResponse | FastifyReplyLike, answer: Answer): void {
@@ -31,7 +36,7 @@ export class AnswerWriter {
     if (raw.headersSent) return;
     if (!('raw' in response)) return this.writeDirect(response, answer);
     const sound = this.sound(answer);
-    this.written.add(raw);
+    this.begin(raw);
     response
       .code(sound.status)
       .headers(Object.fromEntries(this.headers(sound)))
@@ -46,8 +51,15 @@ export class AnswerWriter {
     if (answer.status === NO_CONTENT) response.removeHeader('content-type');
     else response.setHeader('content-length', Buffer.byteLength(text));
     response.statusCode = answer.status;
-    this.written.add(response);
+    this.begin(response);
     response.end(text);
+  }
+
+  private begin(response: ServerResponse): void {
+    this.written.add(response);
+    const { req } = response;
+    // For an unknown source the reader has not looked at it, and Node would cut off a sender that still writes.
+    if (!req.complete && !req.readableEnded && rawBodyOf(req) === undefined) this.intake.drop(req, response);
   }
 
   /** Whether the answer was given here, and not by the application. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import type { Answer } from '../core/answer.js';
 import { ANSWERS } from '../inbox/answers.js';
 import type { Holding } from './byte-budget.js';
@@ -48,6 +48,9 @@ export class Arrival {
   /** The tick at which it is over, whatever is still to come. */
   private lastTick = Infinity;
   private over: (() => void) | undefined;
+  /** Set once Node wants to end the connection, which waits for the rest of the body. */
+  private isLast = false;
+  private closeSoon: (() => void) | undefined;
   isOver = false;
 
   private constructor(
@@ -60,6 +63,7 @@ export class Arrival {
     request.on('end', () => this.end());
     request.on('close', () => this.finish('gone'));
     request.on('error', () => this.finish('gone'));
+    if (!request.complete) this.linger();
   }
 
   /** @param hold gives it its holding */
@@ -119,6 +123,26 @@ export class Arrival {
     }
   }
 
+  /**
+   * Node closes a connection that is not kept right after the answer, and the system resets one with unread bytes: a sender that still
+   * writes would see the reset in place of the answer. So our side alone is ended, and the rest is read within the bounds.
+   */
+  private linger(): void {
+    const { socket, httpVersionMajor } = this.request;
+    // Streams of HTTP/2 share a socket, and none of them ends it. A serverless host has none.
+    if (httpVersionMajor !== 1 || !(socket instanceof Socket)) return;
+    const destroySoon = () => {
+      this.isLast = true;
+      socket.end();
+    };
+    socket.destroySoon = destroySoon;
+    this.closeSoon = () => {
+      // A pipelined request begins before the end of the body in front of it is told.
+      if (socket.destroySoon === destroySoon) socket.destroySoon = ownDestroySoon;
+      if (this.isLast) socket.destroySoon();
+    };
+  }
+
   private add(chunk: Buffer): void {
     this.inThisTick += chunk.length;
     if (this.holding === undefined) this.drop(chunk);
@@ -155,6 +179,12 @@ export class Arrival {
     this.isOver = true;
     this.holding?.markSlow(false);
     this.resolve(arrived);
+    this.closeSoon?.();
     this.over?.();
   }
+}
+
+/** That of every socket. */
+function ownDestroySoon(this: Socket): void {
+  Socket.prototype.destroySoon.call(this);
 }

@@ -46,7 +46,7 @@ export class BodyIntake {
     if (request.destroyed || response.writableEnded) return false;
     const refused = this.refusal(request, source);
     if (refused !== undefined) {
-      this.follow(Arrival.dropped(request, response));
+      this.drop(request, response);
       keepRawBody(request, refused);
       return true;
     }
@@ -59,6 +59,11 @@ export class BodyIntake {
     if (body === 'gone' || arrival.isAnswered) return false;
     keepRawBody(request, body);
     return true;
+  }
+
+  /** Reads and drops, within the bounds, what comes of a body that nobody wants. */
+  drop(request: IncomingMessage, response: ServerResponse): void {
+    this.follow(Arrival.dropped(request, response));
   }
 
   /** The refusal of a request that no body makes right. */

@@ -6,35 +6,48 @@ import * as fc from 'fast-check';
 import { ByteBudget } from '../../src/http/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { OK, Receiver, UNAUTHORIZED, UNAVAILABLE } from '../support/receiver.js';
+import {
+  OK,
+  Receiver,
+  TOO_LARGE,
+  UNAUTHORIZED,
+  UNAVAILABLE,
+  UNKNOWN_SOURCE,
+  UNSUPPORTED_ENCODING,
+  WRONG_METHOD,
+} from '../support/receiver.js';
 import { AWARDEE_SECRET, awardee, type SignedRequest } from '../support/signing.js';
 import { awardeeSource } from '../support/sources.js';
 
 const BUDGET = 1024 * 1024;
 const BODY_BYTES = BUDGET / 8;
+const PIECE = Buffer.alloc(64 * 1024);
 
 /** A connection on which a test writes a request in its own time. */
 class Sender {
   received = '';
   isClosed = false;
+  /** A write that the receiver would not take, or a connection that it cut. */
+  failure: string | undefined;
 
   private constructor(readonly socket: Socket) {
     socket.on('data', (chunk) => (this.received += chunk.toString()));
-    socket.on('error', () => undefined);
+    socket.on('error', (error) => (this.failure = error.message));
     socket.on('close', () => (this.isClosed = true));
   }
 
-  static async open(origin: string): Promise<Sender> {
-    const socket = connect(Number(new URL(origin).port), '127.0.0.1');
+  /** @param allowHalfOpen write on after the receiver has ended its own side, as most clients do */
+  static async open(origin: string, allowHalfOpen = false): Promise<Sender> {
+    const socket = connect({ port: Number(new URL(origin).port), host: '127.0.0.1', allowHalfOpen });
     const sender = new Sender(socket);
     await once(socket, 'connect');
     return sender;
   }
 
-  head(path: string, headers: Readonly<Record<string, string>>): void {
+  head(path: string, headers: Readonly<Record<string, string>>, method = 'POST'): void {
     const lines = Object.entries({ host: 'localhost', ...headers });
     this.socket.write(
-      `POST ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}`).join('\r\n')}\r\n\r\n`,
+      `${method} ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}`).join('\r\n')}\r\n\r\n`,
     );
   }
 
@@ -75,8 +88,8 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
         if (adapter === 'express') (app as NestExpressApplication).set('trust proxy', trustProxy);
       },
     });
-  const open = async (to = receiver): Promise<Sender> => {
-    const sender = await Sender.open(to.origin);
+  const open = async (to = receiver, allowHalfOpen = false): Promise<Sender> => {
+    const sender = await Sender.open(to.origin, allowHalfOpen);
     senders.push(sender);
     return sender;
   };
@@ -187,6 +200,59 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
     sender.head('/webhooks/attacked', { ...valid.headers, 'content-length': '100' });
     sender.socket.write(valid.body);
     expect(await sender.answer()).toBe(OK);
+  });
+
+  describe.each(['close', 'keep-alive'])('a sender that asks for connection: %s', (connection) => {
+    /** Piece by piece, each when the one before has left: the answer is there long before the last. */
+    const writeSlowly = async (sender: Sender, bytes: number) => {
+      for (let sent = 0; sent < bytes && sender.failure === undefined; sent += PIECE.length)
+        await new Promise<unknown>((resolve) =>
+          sender.socket.write(PIECE.subarray(0, Math.min(PIECE.length, bytes - sent)), resolve),
+        );
+    };
+    const { headers } = sized(10);
+
+    it.each([
+      ['401 without a signature', UNAUTHORIZED, '/webhooks/large', {}, 'POST', 100_000],
+      ['401 without a signature, 4 MB', UNAUTHORIZED, '/webhooks/large', {}, 'POST', 4_000_000],
+      ['401 without a signature, 25 MB', UNAUTHORIZED, '/webhooks/large', {}, 'POST', 25_000_000],
+      ['405', WRONG_METHOD, '/webhooks/large', headers, 'PUT', 4_000_000],
+      ['405 for a method that few know', WRONG_METHOD, '/webhooks/large', headers, 'PROPFIND', 4_000_000],
+      ['413', TOO_LARGE, '/webhooks/attacked', headers, 'POST', 4_000_000],
+      [
+        '415',
+        UNSUPPORTED_ENCODING,
+        '/webhooks/large',
+        { ...headers, 'content-encoding': 'br' },
+        'POST',
+        4_000_000,
+      ],
+      ['503 for want of room', UNAVAILABLE, '/webhooks/large', headers, 'POST', 25_000_000],
+      ['404 for a long name', UNKNOWN_SOURCE, `/webhooks/${'n'.repeat(200)}`, {}, 'POST', 4_000_000],
+    ])('sees its %s, and no reset', async (_, answer, path, more, method, bytes) => {
+      const sender = await open(receiver, true);
+      sender.head(path, { ...more, connection, 'content-length': String(bytes) }, method);
+      await writeSlowly(sender, bytes);
+      expect(await sender.answer()).toContain(answer.slice(0, 3));
+      sender.socket.end();
+      await until(() => sender.isClosed);
+      expect(sender.failure).toBeUndefined();
+    });
+  });
+
+  it('requests that come in one piece are answered in turn, and the last one ends the connection', async () => {
+    const sender = await open(receiver, true);
+    sender.socket.cork();
+    for (const connection of ['keep-alive', 'keep-alive', 'close']) {
+      const { headers, body } = sized(100);
+      sender.head('/webhooks/quiet', { ...headers, connection, 'content-length': '100' });
+      sender.socket.write(body);
+    }
+    sender.socket.uncork();
+    await once(sender.socket, 'end');
+    expect(sender.received.match(/HTTP\/1.1 \d+/g)).toEqual(Array(3).fill('HTTP/1.1 200'));
+    sender.socket.end('after its last request');
+    await until(() => sender.isClosed);
   });
 
   it('a sender that writes all of 25 MB before it reads sees the 401 too', async () => {
