@@ -83,6 +83,7 @@ import { HostTimers } from './outbox/host-timers.js';
 import { DeliveryPlaces } from './outbox/delivery.places.js';
 import { JobRunner } from './outbox/job.runner.js';
 import { Solos } from './outbox/solo.js';
+import { UntoldDeaths } from './outbox/untold.deaths.js';
 import { LoneStatements } from './outbox/lone.statements.js';
 import { Notifier } from './outbox/notifier.js';
 import { Pace } from './outbox/pace.js';
@@ -167,6 +168,7 @@ const outbox = [
   FailureSettler,
   GroupSettle,
   LoneStatements,
+  UntoldDeaths,
   HandlerRunner,
   HostTimers,
   JobRunner,

@@ -3,6 +3,10 @@ import type { DeadReason, ParkedReason } from './states.js';
 
 /** What a person should know. Given to `onAlert` and logged; an `onAlert` that fails changes nothing else. */
 export type Alert =
+  /**
+   * A row is dead, each once. Where the database's answer was lost, it is told some seconds later, by each process that lost one. A
+   * process that is killed between the two tells nothing: `dead-letters` counts all.
+   */
   | {
       readonly kind: 'dead-letter';
       readonly outboxId: string;

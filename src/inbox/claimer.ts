@@ -10,6 +10,7 @@ import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import type { WokenNames } from '../outbox/wake-up.js';
+import { UntoldDeaths } from '../outbox/untold.deaths.js';
 import { Notifier } from '../outbox/notifier.js';
 import { OrderKeys } from '../outbox/order.keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
@@ -59,6 +60,7 @@ export class Claimer {
     private readonly conflicts: Conflicts,
     private readonly tally: Tally,
     private readonly notifier: Notifier,
+    private readonly untold: UntoldDeaths,
   ) {}
 
   /**
@@ -67,13 +69,13 @@ export class Claimer {
    */
   async transaction<T>(work: (manager: EntityManager, secondTry: boolean) => Promise<T>): Promise<T> {
     const { claimTimeoutMs } = this.options;
-    const run = (secondTry: boolean) =>
+    return this.twice((secondTry) =>
       claimTransaction(
         this.dataSource,
         { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs },
         (manager) => work(manager, secondTry),
-      );
-    return twice(run);
+      ),
+    );
   }
 
   /**
@@ -87,12 +89,21 @@ export class Claimer {
     triedBefore = false,
   ): Promise<ClaimedDelivery[]> {
     let deliveries: readonly Delivered[] | undefined;
-    return twice((secondTry) =>
+    return this.twice((secondTry) =>
       eachInTransaction(this.dataSource, limits, (statements) => {
         deliveries ??= take();
         return this.claimDeliveries(statements, deliveries, triedBefore || secondTry);
       }),
     );
+  }
+
+  private async twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {
+    try {
+      return await this.untold.unlessAnswered(() => run(false));
+    } catch (error) {
+      if (!isWorthAnotherTry(error)) throw error;
+      return await this.untold.unlessAnswered(() => run(true));
+    }
   }
 
   /**
@@ -274,15 +285,6 @@ function othersOf(event: IncomingEvent): IncomingEvent[] {
 function howToCompare({ signed, retries }: Provider): 'bytes' | 'content' | undefined {
   if (retries.sameBytes) return 'bytes';
   return signed.id && retries.changes !== undefined ? 'content' : undefined;
-}
-
-async function twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {
-  try {
-    return await run(false);
-  } catch (error) {
-    if (!isWorthAnotherTry(error)) throw error;
-    return await run(true);
-  }
 }
 
 function isWorthAnotherTry(error: unknown): boolean {

@@ -12,6 +12,7 @@ import { DeliveryPlaces, NoPlace } from '../outbox/delivery.places.js';
 import { FailureSettler, type RunOutcome, type Within } from '../outbox/failure.settler.js';
 import { HandlerRunner, type HandlerCode } from '../outbox/handler.runner.js';
 import { rowFacts } from '../outbox/row-facts.js';
+import { UntoldDeaths } from '../outbox/untold.deaths.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
 import type { LeasedRow } from '../storage/leased.rows.js';
@@ -51,6 +52,7 @@ interface Inline {
 
 /** How far an inline transaction has come. */
 interface Progress {
+  readonly startedAt: number;
   taken?: Taken;
   failed: boolean;
   readonly afterCommit: (() => void)[];
@@ -76,6 +78,7 @@ export class InlineDispatcher {
     private readonly wakeUp: WakeUp,
     private readonly tally: Tally,
     private readonly places: DeliveryPlaces,
+    private readonly untold: UntoldDeaths,
   ) {}
 
   async dispatch(
@@ -85,7 +88,7 @@ export class InlineDispatcher {
     others: readonly Handler[],
   ): Promise<Verdict> {
     const inline: Inline = { source, event, works: new Map(works.map((work) => [work.name, work])), others };
-    const progress: Progress = { failed: false, afterCommit: [] };
+    const progress: Progress = { startedAt: performance.now(), failed: false, afterCommit: [] };
     try {
       // One place for all of them: they share a connection.
       await this.places.run(works[0]!, source.ackTimeoutMs, (leftMs) =>
@@ -171,13 +174,14 @@ export class InlineDispatcher {
   /** The transaction is gone. Finds out what is known, or makes the claim afresh without inline work. */
   private async recover(
     inline: Inline,
-    { taken, afterCommit: told }: Progress,
+    { taken, startedAt, afterCommit: told }: Progress,
     error: unknown,
   ): Promise<Verdict> {
     const { source, event } = inline;
     if (error instanceof PausedMeanwhile) throw error;
     if (error instanceof InFlight) return this.meetWinner(inline);
     if (error instanceof NotCommitted && error.inDoubt) {
+      this.untold.doubt(startedAt);
       if (!(await this.isCommitted(inline, taken!)))
         return { kind: 'unavailable', why: 'the commit is in doubt' };
       for (const tell of told) tell();
@@ -257,9 +261,17 @@ export class InlineDispatcher {
     return true;
   }
 
-  private settleFailure(within: Within, source: Source, row: LeasedRow, work: InlineWork, error: unknown) {
+  private async settleFailure(
+    within: Within,
+    source: Source,
+    row: LeasedRow,
+    work: InlineWork,
+    error: unknown,
+  ): Promise<RunOutcome> {
     const awaiting = source.retries === 'provider' ? source : undefined;
-    return this.failures.settle(row, error, this.runner.policy(work, awaiting), within);
+    const outcome = await this.failures.settle(row, error, this.runner.policy(work, awaiting), within);
+    if (outcome === 'dead') this.untold.madeDead(row.id);
+    return outcome;
   }
 }
 

@@ -20,6 +20,7 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { DeadLetters } from '../outbox/dead.letters.js';
 import { HostTimers } from '../outbox/host-timers.js';
 import { OutboxRelay } from '../outbox/outbox.relay.js';
+import { UntoldDeaths } from '../outbox/untold.deaths.js';
 import { WakeListener } from '../outbox/wake.listener.js';
 import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
 import { BoundedRead } from '../storage/bounded.read.js';
@@ -86,6 +87,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly relay: OutboxRelay,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
+    private readonly untold: UntoldDeaths,
     alerts: Alerts,
   ) {
     alerts.listen((alert) => this.keep(alert));
@@ -107,6 +109,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     // Counts are no reason to keep a process: a database that does not answer is not waited for.
     await within(this.running, END_MS);
     const leaving = this.quietly(async () => {
+      await this.untold.look();
       await this.flush();
       await this.onOne((manager) => this.relays.leave(manager, this.relay.owner));
     });
@@ -123,6 +126,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
 
   private async roundNow(): Promise<void> {
     await this.flush();
+    await this.untold.look();
     if (!this.toldFormer) {
       this.toldFormer = true;
       await this.reads.run((bounded) => this.former.tell(bounded));

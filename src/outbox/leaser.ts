@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
-import { DataSource } from 'typeorm';
+import { DataSource, type EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
 import { errorText, logLine } from '../core/log.js';
 import { runningRelay, type ResolvedOptions } from '../core/resolve-options.js';
@@ -18,6 +18,7 @@ import { Pace } from './pace.js';
 import { ScanStarts } from './scan.starts.js';
 import { StrangerRows } from './stranger.rows.js';
 import { Turns } from './turns.js';
+import { UntoldDeaths } from './untold.deaths.js';
 import type { WokenNames } from './wake-up.js';
 
 /** Told of each job as it starts: what comes after it in the round may fail. */
@@ -52,6 +53,7 @@ export class Leaser {
     private readonly failures: FailureSettler,
     private readonly statements: LoneStatements,
     private readonly strangers: StrangerRows,
+    private readonly untold: UntoldDeaths,
   ) {}
 
   // One lease at a time, so that two never count the same free places.
@@ -145,13 +147,12 @@ export class Leaser {
     if (this.stopped || limit <= 0 || names.length === 0) return 0;
     const startedAt = performance.now();
     this.dry.lookBegins();
-    const { leased, exhausted, moved, lastDue } = await onConnection(
-      this.dataSource,
-      (connection) =>
-        alone
-          ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
-          : this.store.lease(connection, this.owner, leaseMs, names, limit),
-      leaseMs,
+    const lease = (connection: EntityManager) =>
+      alone
+        ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
+        : this.store.lease(connection, this.owner, leaseMs, names, limit);
+    const { leased, exhausted, moved, lastDue } = await this.untold.unlessAnswered(() =>
+      onConnection(this.dataSource, lease, leaseMs),
     );
     const found = leased.length + exhausted.length + moved;
     const isFull = found >= mostOf(group);

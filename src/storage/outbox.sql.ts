@@ -21,7 +21,7 @@ const TAKE = `
            alone = o.alone OR due.moves,
            leased_by = CASE WHEN due.exhausted OR due.moves THEN NULL ELSE $1::uuid END,
            first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
-           due_at = CASE WHEN due.exhausted OR due.moves THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
+           due_at = CASE WHEN due.exhausted THEN now() WHEN due.moves THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
            state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
            settled_at = CASE WHEN due.exhausted AND NOT due.in_doubt THEN clock_timestamp() END,
            reason = CASE WHEN NOT due.exhausted THEN NULL
@@ -116,6 +116,24 @@ export const LIVE_LEASES = `
   SELECT count(*)::int AS pending FROM webhook_outbox
    WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL AND kind = 'handler'
      AND state = 'pending' AND NOT id = ANY($4::uuid[])`;
+
+/**
+ * Rows that became dead or parked in the last $2 milliseconds by a lease, by a claim, or, of those in $3, by a settle. A
+ * lease and a claim write into `due_at` when that was; a settle leaves the end of its lease there, which is later.
+ */
+export const EXHAUSTED_SINCE = `
+  WITH died AS MATERIALIZED (
+    SELECT id, name, attempt, reason, error, source, tenant, event_id, settled_at AS at FROM webhook_outbox
+     WHERE state = 'dead' AND settled_at >= now() - $2 * interval '1 ms'
+       AND (id = ANY($3::uuid[])
+            OR due_at <= settled_at AND reason IN ('attempts-exhausted', 'last-attempt-lost', 'not-redelivered', 'unusable-id'))
+    UNION ALL
+    SELECT id, name, attempt, reason, error, source, tenant, event_id, due_at FROM webhook_outbox
+     WHERE state = 'parked' AND reason = 'in-doubt' AND due_at BETWEEN now() - $2 * interval '1 ms' AND now()
+  )
+  SELECT id, name, attempt, reason, error, source, tenant, event_id FROM died
+   WHERE name = ANY($1)
+   ORDER BY at LIMIT 1000`;
 
 export const BEGIN_EFFECT = `
   WITH begun AS (

@@ -2,12 +2,19 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
 import { fence, fences } from './fence.js';
-import { leaseResult, type Lease, type LeaseQueryRow, type LeaseResult } from './leased.rows.js';
+import {
+  leaseResult,
+  type ExhaustedRow,
+  type Lease,
+  type LeaseQueryRow,
+  type LeaseResult,
+} from './leased.rows.js';
 import { plannedOnce } from './one.message.js';
 import {
   BEGIN_EFFECT,
   DUE_NAMES,
   EXCUSE,
+  EXHAUSTED_SINCE,
   LEASE_ALONE,
   LEASE_EVENT,
   leaseDue,
@@ -34,6 +41,10 @@ export interface RunnableName {
   /** Due times before this have been looked at. @default none */
   readonly since?: string;
 }
+
+type DiedRow = Pick<LeaseQueryRow, 'id' | 'name' | 'attempt' | 'error' | 'source' | 'tenant' | 'event_id'> & {
+  reason: ExhaustedRow['reason'];
+};
 
 interface Release {
   readonly delayMs?: number;
@@ -151,6 +162,27 @@ export class OutboxStore {
   async renew(manager: EntityManager, leases: readonly Lease[], leaseMs: number): Promise<Set<string>> {
     const rows: { id: string }[] = await query(manager, RENEW, [...fences(leases), leaseMs]);
     return new Set(rows.map((row) => row.id));
+  }
+
+  /**
+   * Rows of these names that a lease or a claim has made dead or parked in the last `ms` milliseconds: 1,000 at most.
+   * @param settled ids of rows that a settle may have made dead
+   */
+  async exhaustedSince(
+    manager: EntityManager,
+    names: readonly string[],
+    ms: number,
+    settled: readonly string[],
+  ): Promise<ExhaustedRow[]> {
+    const rows: DiedRow[] = await manager.query(EXHAUSTED_SINCE, [names, ms, settled]);
+    return rows.map(({ id, name, attempt, reason, error, source, tenant, event_id: eventId }) => ({
+      id,
+      name,
+      attempt,
+      reason,
+      error: error ?? undefined,
+      event: eventId === null ? undefined : { source: source!, tenant: tenant!, eventId },
+    }));
   }
 
   /** Number of dead rows, counted to `limit` at most. */

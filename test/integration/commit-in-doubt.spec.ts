@@ -1,4 +1,7 @@
-import { PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
+import { Injectable } from '@nestjs/common';
+import { OnEffect, Outbox, PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
 import { FAIL } from '../../src/storage/settle.sql.js';
 import { NotCommitted } from '../../src/storage/connection.js';
 import { UserTransaction } from '../../src/storage/user.transaction.js';
@@ -27,12 +30,26 @@ const SOURCES = {
   'waited-inline': awardeeSource({ retries: 'provider' }),
   both: awardeeSource({ retries: 'provider' }),
   marked: awardeeSource(),
+  hopeless: awardeeSource({ retries: 'provider' }),
+  batched: awardeeSource({
+    eventsPath: 'items',
+    idHeader: undefined,
+    idPath: 'id',
+    typeHeader: undefined,
+    typePath: 'type',
+  }),
 };
 
 const skipStale: SkipStale = {
   key: () => 'one',
   at: ({ payload }) => new Date((payload as { at: string }).at),
 };
+
+@Injectable()
+class Doubtful {
+  @OnEffect('doubtful', { inDoubt: 'park' })
+  call(): void {}
+}
 
 const script: Partial<Script> = {};
 /** Of a handler that is not inline, of the same events as one that is. */
@@ -50,9 +67,15 @@ beforeAll(async () => {
     databaseUrl: proxy.url,
     webhooks: { sources: SOURCES, deadLetterThreshold: 1 },
     providers: [
-      scripted(script, { sources: ['own', 'waited'] }),
+      scripted(script, { sources: ['own', 'waited', 'batched'] }),
       scripted(script, { sources: ['inline', 'waited-inline'], handler: { inline: true }, effect: false }),
+      scripted(script, {
+        sources: ['hopeless'],
+        handler: { inline: true, classify: () => 'permanent' },
+        effect: false,
+      }),
       scripted(script, { sources: ['both'], handler: { inline: true }, effect: false }),
+      Doubtful,
       scripted(beside, { sources: ['both'], handler: { name: 'beside' }, effect: false }),
       scripted(script, { sources: ['marked'], handler: { skipStale }, effect: false }),
     ],
@@ -238,6 +261,107 @@ describe('the record of a failure whose answer never came', () => {
     expect(inbox.alerts.slice(before).filter(({ kind }) => kind === 'dead-letter')).toHaveLength(
       outcome === 'dead' ? 1 : 0,
     );
+  });
+});
+
+describe('what was made dead or parked by a statement whose answer never came is told of once', () => {
+  const told = () =>
+    inbox.alerts.flatMap((alert) =>
+      alert.kind === 'dead-letter' || alert.kind === 'parked' ? [`${alert.kind} ${alert.reason}`] : [],
+    );
+  /** Those told by rounds of the keeper, and by whatever runs beside them. */
+  const toldLater = async () => {
+    for (let round = 0; round < 3; round += 1) {
+      await inbox.relay.tick();
+      await inbox.app.get(DeskKeeper).round();
+    }
+    return told();
+  };
+  /** A round has a look for each kind of work, with one text: the one that has found the row is cut. */
+  const loseLease = async (sql: string) => {
+    const died = () => inbox.rows(`state IN ('dead', 'parked')`);
+    for (let skip = 0; skip < 4 && (await died()).length === 0; skip += 1) {
+      proxy.cutAt(sql, 'after', { skip });
+      await inbox.relay.tick().catch(() => undefined);
+    }
+    expect(await died()).toHaveLength(1);
+  };
+  beforeEach(() => inbox.alerts.splice(0));
+
+  it.each([
+    ['a handler', `kind = 'handler'`, leaseDue(10), 'dead-letter attempts-exhausted'],
+    ['an effect', `kind = 'effect'`, leaseDue(100), 'dead-letter attempts-exhausted'],
+    ['a handler in the lane', `kind = 'handler'`, LEASE_ALONE, 'dead-letter last-attempt-lost'],
+  ])('%s, by the lease', async (_, kind, sql, alert) => {
+    script.effect = () => Promise.reject(new RetryAfter(3_600_000, 'not now'));
+    await inbox.deliverTo('own', 'd-1');
+    await inbox.deliverTo('own', 'd-2');
+    if (kind.includes('effect')) await inbox.relay.tick();
+    await inbox.query(
+      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), alone = $1, leased_by = CASE WHEN $1 THEN gen_random_uuid() END
+        WHERE ${kind} AND event_id = 'd-1'`,
+      [sql === LEASE_ALONE],
+    );
+    await loseLease(sql);
+    expect(told()).toEqual([]);
+    expect(await toldLater()).toEqual([alert]);
+  });
+
+  it('an effect in doubt, by the lease', async () => {
+    await inbox.app
+      .get(Outbox)
+      .enqueue(inbox.dataSource.manager, 'doubtful', {}, { outsideTransaction: true });
+    await inbox.query(
+      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), leased_by = gen_random_uuid(), begun_at = now()`,
+    );
+    await loseLease(leaseDue(100));
+    expect(told()).toEqual([]);
+    expect(await toldLater()).toEqual(['parked in-doubt']);
+  });
+
+  it('a handler, by the lease of a redelivery', async () => {
+    script.handle = () => {
+      throw new Error('not now');
+    };
+    for (let attempt = 1; attempt <= 5; attempt += 1) await inbox.deliverTo('waited', 'd-1');
+    proxy.cutAt('COMMIT', 'after');
+    await inbox.deliverTo('waited', 'd-1');
+    expect([proxy.cuts, await inbox.rows()]).toMatchObject([1, [{ state: 'dead' }]]);
+    expect(await toldLater()).toEqual(['dead-letter attempts-exhausted']);
+  });
+
+  it('an inline handler, by the lease of a redelivery', async () => {
+    script.handle = () => {
+      throw new Error('not now');
+    };
+    for (let attempt = 1; attempt <= 5; attempt += 1) await inbox.deliverTo('waited-inline', 'd-1');
+    proxy.cutAt('COMMIT', 'after');
+    await inbox.deliverTo('waited-inline', 'd-1');
+    expect([proxy.cuts, await inbox.rows()]).toMatchObject([1, [{ state: 'dead' }]]);
+    expect(await toldLater()).toEqual(['dead-letter attempts-exhausted']);
+  });
+
+  it('an inline handler whose claim was made afresh', async () => {
+    script.handle = async (_, { manager }) => {
+      await manager.query('SELECT pg_terminate_backend(pg_backend_pid())');
+    };
+    proxy.cutAt('COMMIT', 'after');
+    await inbox.deliverTo('hopeless', 'd-1');
+    expect([proxy.cuts, await inbox.rows()]).toMatchObject([1, [{ state: 'dead' }]]);
+    expect(await toldLater()).toEqual(['dead-letter permanent-error']);
+  });
+
+  it('an item without a usable id, by its claim', async () => {
+    const items = {
+      items: [
+        { id: 'd-1', type: 'made' },
+        { id: null, type: 'made' },
+      ],
+    };
+    proxy.cutAt('COMMIT', 'after', { times: 2 });
+    expect(await inbox.deliverTo('batched', 'delivery', items)).toMatchObject(UNAVAILABLE);
+    expect(await inbox.deliverTo('batched', 'delivery', items)).toMatchObject(DUPLICATE);
+    expect(await toldLater()).toEqual(['dead-letter unusable-id']);
   });
 });
 
