@@ -28,6 +28,7 @@ function expectedFault(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined;
   // A refused connection to a host with several addresses is an AggregateError, whose own message is empty.
   const message = error instanceof AggregateError ? error.errors.map(String).join('; ') : error.message;
-  const variable = 'syscall' in error && error.syscall === 'listen' ? 'PORT' : 'DATABASE_URL';
-  return `${variable}: ${message}`;
+  return 'syscall' in error && error.syscall === 'listen'
+    ? `PORT: ${message}; set PORT to one that is free`
+    : `DATABASE_URL: ${message}`;
 }

@@ -79,7 +79,8 @@ export class HostPipeline {
     for (const { controllers, injectables } of this.modules.values()) {
       for (const [type, { metatype, instance }] of controllers) {
         if (typeof type !== 'function' || !Reflect.hasMetadata(WEBHOOKS_CONTROLLER, type)) continue;
-        if (metatype !== type) return [];
+        // A subclass has the metadata of its parent, and is an application's own.
+        if (metatype !== type || !Reflect.hasOwnMetadata(WEBHOOKS_CONTROLLER, type)) return [];
         const found = ENHANCERS.flatMap((one) => {
           const enhancer = injectables.get(one.type)?.instance as object | null | undefined;
           return enhancer ? [{ ...one, instance: enhancer }] : [];

@@ -112,6 +112,16 @@ it('the page is small: under 150 kB gzipped, with everything that it loads', () 
   expect(sum).toBeLessThan(150_000);
 });
 
+it('the page says of kept headers that a signature may be among them', () => {
+  const folder = 'dist/dashboard/assets';
+  const texts = readdirSync(folder).map((name) => readFileSync(`${folder}/${name}`, 'utf8'));
+  const said = texts.join('').match(/[^.]*\. A signature [^.]*\./g) ?? [];
+  expect(said.join(' ')).toContain(
+    'A signature is among them where the source names its header in keepHeaders.',
+  );
+  expect(texts.join('')).not.toMatch(/signature[^.]{0,40} never/i);
+});
+
 describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
   let database: TestDatabase;
   let app: INestApplication;

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -145,13 +146,38 @@ describe('the environment of the example receiver', () => {
     await expect(withSources(content)).rejects.toThrow(message);
   });
 
-  it('ends a process with the message, code 1 and no stack trace', async () => {
-    const main = ['--import', '@swc-node/register/esm-register', 'examples/receiver/main.ts'];
-    const child = spawn(process.execPath, main, { env: { ...process.env, HTTP_ADAPTER: 'koa' } });
-    const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    expect(said).toBe(
-      "The receiver did not start.\nHTTP_ADAPTER: expected express or fastify, received 'koa'\n",
-    );
-    expect(code).toBe(1);
-  }, 60_000);
+  describe('ends a process with the message, code 1 and no stack trace', () => {
+    const start = async (env: Record<string, string>) => {
+      const main = ['--import', '@swc-node/register/esm-register', 'examples/receiver/main.ts'];
+      const child = spawn(process.execPath, main, { env: { ...process.env, ...env } });
+      const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+      return { said, code };
+    };
+
+    it('for a wrong setting', async () => {
+      expect(await start({ HTTP_ADAPTER: 'koa' })).toEqual({
+        said: "The receiver did not start.\nHTTP_ADAPTER: expected express or fastify, received 'koa'\n",
+        code: 1,
+      });
+    }, 60_000);
+
+    it('for a port that is taken', async () => {
+      const database = await createDatabase();
+      const other = createServer().listen(0, '127.0.0.1');
+      await once(other, 'listening');
+      const port = String((other.address() as AddressInfo).port);
+      try {
+        const { said, code } = await start({ DATABASE_URL: database.url, PORT: port });
+        expect(said).toMatch(
+          new RegExp(
+            `^The receiver did not start\\.\nPORT: .*EADDRINUSE.*${port}; set PORT to one that is free\n$`,
+          ),
+        );
+        expect(code).toBe(1);
+      } finally {
+        other.close();
+        await database.drop();
+      }
+    }, 60_000);
+  });
 });

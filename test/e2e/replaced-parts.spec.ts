@@ -1,10 +1,30 @@
-import { Injectable, type CallHandler, type ExecutionContext } from '@nestjs/common';
+import {
+  All,
+  HttpCode,
+  Injectable,
+  type CallHandler,
+  type DynamicModule,
+  type ExecutionContext,
+  type INestApplication,
+  type Type,
+} from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
 import type { TestingModuleBuilder } from '@nestjs/testing';
 import { jest } from '@jest/globals';
-import { IdempotencyInterceptor, SignatureGuard } from '../../src/index.js';
+import type { Express } from 'express';
+import { IdempotencyInterceptor, SignatureGuard, WebhooksModule } from '../../src/index.js';
 import { ADAPTERS } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { OK, Receiver, UNAUTHORIZED, type ReceiverSetup } from '../support/receiver.js';
+import { startHost, type Main } from '../support/host.js';
+import { send } from '../support/http.js';
+import {
+  answered,
+  OK,
+  Receiver,
+  UNAUTHORIZED,
+  UNAVAILABLE,
+  type ReceiverSetup,
+} from '../support/receiver.js';
 import { sesmetric } from '../support/signing.js';
 import { sesmetricSource } from '../support/sources.js';
 
@@ -114,6 +134,80 @@ const during = async (setup: Partial<ReceiverSetup>, work: (receiver: Receiver) 
     await receiver.stop();
   }
 };
+
+/** Adds a class in the place of the module's controller. */
+function withController(extend: (type: Type<Receiving>) => Type): DynamicModule {
+  const webhooks = WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } });
+  return { ...webhooks, controllers: webhooks.controllers!.map((type) => extend(type as Type<Receiving>)) };
+}
+interface Receiving {
+  receive(request: unknown, response: unknown): Promise<void>;
+}
+
+describe.each(ADAPTERS)(
+  'a class that the application has put in the place of the controller on %s',
+  (adapter) => {
+    const answerOf = async (webhooks: DynamicModule, main: Main = {}, path = '/webhooks/sesmetric') => {
+      const { app, origin } = await startHost(adapter, { databaseUrl: database.url, webhooks }, main);
+      try {
+        return answered(await send(origin, { path, ...event() }));
+      } finally {
+        await app.close();
+      }
+    };
+
+    it('is asked for each request: a subclass', async () => {
+      const webhooks = withController((type) => {
+        class Strict extends type {
+          @All(':source')
+          @HttpCode(200)
+          override async receive(request: unknown, response: unknown): Promise<void> {
+            met.push('controller');
+            await super.receive(request, response);
+          }
+        }
+        return Strict;
+      });
+      expect([await answerOf(webhooks), met]).toEqual([OK, ['controller']]);
+    });
+
+    it('is asked for each request: a method of the instance', async () => {
+      const instead = (app: INestApplication) => {
+        const [instance] = [...app.get(ModulesContainer).values()].flatMap(({ controllers }) =>
+          [...controllers.values()].map((one) => one.instance as Receiving),
+        );
+        instance!.receive = () => {
+          met.push('controller');
+          return Promise.reject(new Error('no'));
+        };
+      };
+      const webhooks = WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } });
+      expect([await answerOf(webhooks, { configure: instead }), met]).toEqual([UNAVAILABLE, ['controller']]);
+    });
+  },
+);
+
+it.each([true, false])(
+  'a global prefix with a parameter, and an earlier route for one of its values, with direct: %s',
+  async (direct) => {
+    await during(
+      {
+        webhooks: { sources: { sesmetric: sesmetricSource() }, controller: { direct } },
+        configure: (app) => {
+          app.setGlobalPrefix('t/:tenant');
+          const express = app.getHttpAdapter().getInstance() as Express;
+          express.all('/t/acme/{*x}', (_, response) => void response.status(403).send('acme'));
+        },
+      },
+      async (receiver) => {
+        const answers: string[] = [];
+        for (const tenant of ['acme', 'other', 'ACME', 'acme'])
+          answers.push(await receiver.deliverTo(`/t/${tenant}/webhooks/sesmetric`, event()));
+        expect(answers).toEqual(['403 acme', OK, '403 acme', '403 acme']);
+      },
+    );
+  },
+);
 
 describe.each(ADAPTERS)(
   'a part that the application has put in the place of this module’s on %s',

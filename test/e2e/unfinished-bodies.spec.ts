@@ -1,8 +1,12 @@
 import { once } from 'node:events';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import * as fc from 'fast-check';
+import { DataSource } from 'typeorm';
+import type { WebhooksOptions } from '../../src/core/options.js';
 import { ByteBudget } from '../../src/http/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -64,15 +68,26 @@ let deliveries = 0;
 const sized = (bytes: number) =>
   awardee(`unfinished-${++deliveries}`, 'grant.made', Buffer.from(`"${'a'.repeat(bytes - 2)}"`));
 
+type Claimed = Pick<WebhooksOptions, 'groupCommit'> & { readonly retries?: 'provider' };
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+/** Bytes in use after a collection. */
+function collected(): number {
+  collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
 describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
   let database: TestDatabase;
   let receiver: Receiver;
   const senders: Sender[] = [];
 
-  const start = (bodyTimeout: string, trustProxy = false): Promise<Receiver> =>
+  const start = (bodyTimeout: string, trustProxy = false, handlerTimeout?: number): Promise<Receiver> =>
     Receiver.start({
       adapter,
-      fastify: { trustProxy },
+      fastify: { trustProxy, ...(handlerTimeout === undefined ? {} : { handlerTimeout }) },
       database,
       webhooks: {
         byteBudget: BUDGET,
@@ -313,6 +328,75 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
 
     it('a header that nobody trusts makes no other address', async () => {
       expect(await attack(receiver)).toBe(UNAVAILABLE);
+    });
+  });
+
+  describe.each([
+    ['in groups', {}],
+    ['one by one', { groupCommit: false }],
+    ['while the provider waits', { retries: 'provider' as const }],
+  ])('behind a pool that is held, claimed %s', (_, { retries, ...options }: Claimed) => {
+    const MIB = 1024 * 1024;
+    const WAVES = 8;
+
+    it('hold no more than the byte budget when all of them have been answered', async () => {
+      const pooled = await Receiver.start({
+        adapter,
+        database,
+        poolSize: 2,
+        webhooks: {
+          byteBudget: 8 * MIB,
+          claimTimeout: '300ms',
+          sources: { large: awardeeSource({ maxBytes: 2 * MIB, retries }) },
+          ...options,
+        },
+      });
+      const dataSource = pooled.app.get(DataSource);
+      const runners = [1, 2].map(() => dataSource.createQueryRunner());
+      await Promise.all(runners.map((runner) => runner.connect()));
+      try {
+        // One body for all of them: what is held beyond it, the receiver holds.
+        const { headers, body } = sized(MIB);
+        const before = collected();
+        for (let wave = 0; wave < WAVES; wave += 1) {
+          const answers = [1, 2, 3, 4, 5].map((nth) => {
+            const id = { 'X-Awardee-Delivery': `held-${wave}-${nth}` };
+            return pooled.deliver('large', { headers: { ...headers, ...id }, body });
+          });
+          expect(new Set(await Promise.all(answers))).toEqual(new Set([UNAVAILABLE]));
+        }
+        expect(held(pooled)).toBeLessThanOrEqual(8 * MIB);
+        // What a collection frees of buffers goes a moment later.
+        let grown = Infinity;
+        await until(() => (grown = collected() - before) < 2 * 8 * MIB, 5_000).catch(() => undefined);
+        expect(grown).toBeLessThan(2 * 8 * MIB);
+      } finally {
+        await Promise.all(runners.map((runner) => runner.release()));
+        await until(() => held(pooled) === 0);
+        await pooled.stop();
+      }
+    });
+  });
+
+  (adapter === 'fastify' ? describe : describe.skip)('under a handlerTimeout of Fastify', () => {
+    let limited: Receiver;
+    beforeAll(async () => {
+      limited = await start('30s', false, 300);
+    });
+    afterAll(() => limited?.stop());
+
+    it('are answered by Fastify, and what comes of them later is not counted', async () => {
+      const request = sized(BODY_BYTES);
+      const sender = await unfinished('/webhooks/attacked', request, {}, limited);
+      expect(await sender.answer()).toMatch(/^503 .*Request timed out/);
+      await until(() => held(limited) === 0);
+      sender.received = '';
+      sender.socket.write(request.body.subarray(-1));
+      const next = sized(100);
+      sender.head('/webhooks/attacked', { ...next.headers, 'content-length': '100' });
+      sender.socket.write(next.body);
+      expect(await sender.answer()).toBe(OK);
+      expect(held(limited)).toBe(0);
     });
   });
 
