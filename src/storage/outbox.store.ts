@@ -174,7 +174,7 @@ export class OutboxStore {
     ms: number,
     settled: readonly string[],
   ): Promise<ExhaustedRow[]> {
-    const rows: DiedRow[] = await manager.query(EXHAUSTED_SINCE, [names, ms, settled]);
+    const rows: DiedRow[] = await query(manager, EXHAUSTED_SINCE, [names, ms, settled]);
     return rows.map(({ id, name, attempt, reason, error, source, tenant, event_id: eventId }) => ({
       id,
       name,

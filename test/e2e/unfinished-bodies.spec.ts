@@ -359,17 +359,17 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
         const { headers, body } = sized(MIB);
         const before = collected();
         for (let wave = 0; wave < WAVES; wave += 1) {
-          const answers = [1, 2, 3, 4, 5].map((nth) => {
+          const answers = Array.from({ length: 8 }, (_, nth) => {
             const id = { 'X-Awardee-Delivery': `held-${wave}-${nth}` };
             return pooled.deliver('large', { headers: { ...headers, ...id }, body });
           });
           expect(new Set(await Promise.all(answers))).toEqual(new Set([UNAVAILABLE]));
         }
         expect(held(pooled)).toBeLessThanOrEqual(8 * MIB);
-        // What a collection frees of buffers goes a moment later.
+        // 64 MiB came. The budget, its blocks and the sender's own buffers are far from it; what a collection frees goes a moment later.
         let grown = Infinity;
-        await until(() => (grown = collected() - before) < 2 * 8 * MIB, 5_000).catch(() => undefined);
-        expect(grown).toBeLessThan(2 * 8 * MIB);
+        await until(() => (grown = collected() - before) < 40 * MIB, 5_000).catch(() => undefined);
+        expect(grown).toBeLessThan(40 * MIB);
       } finally {
         await Promise.all(runners.map((runner) => runner.release()));
         await until(() => held(pooled) === 0);

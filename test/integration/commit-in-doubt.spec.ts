@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { OnEffect, Outbox, PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
+import { qualified } from '../../src/storage/own.schema.js';
 import { FAIL } from '../../src/storage/settle.sql.js';
 import { NotCommitted } from '../../src/storage/connection.js';
 import { UserTransaction } from '../../src/storage/user.transaction.js';
@@ -252,7 +253,7 @@ describe('the record of a failure whose answer never came', () => {
     };
     await inbox.deliverTo('own', 'd-1');
     const before = inbox.alerts.length;
-    proxy.cutAt(FAIL, when);
+    proxy.cutAt(qualified(inbox.dataSource, FAIL), when);
     expect(await inbox.relay.tick()).toMatchObject({ leased: 1, lost: 0, [outcome]: 1 });
     expect(proxy.cuts).toBe(1);
     expect(await inbox.rows()).toMatchObject([
@@ -281,7 +282,7 @@ describe('what was made dead or parked by a statement whose answer never came is
   const loseLease = async (sql: string) => {
     const died = () => inbox.rows(`state IN ('dead', 'parked')`);
     for (let skip = 0; skip < 4 && (await died()).length === 0; skip += 1) {
-      proxy.cutAt(sql, 'after', { skip });
+      proxy.cutAt(qualified(inbox.dataSource, sql), 'after', { skip });
       await inbox.relay.tick().catch(() => undefined);
     }
     expect(await died()).toHaveLength(1);
