@@ -117,7 +117,7 @@ const [middle] = await query<{ id: string; event_id: string }>(
   `SELECT id, event_id FROM webhook_claim WHERE source = 'awardee' ORDER BY received_at OFFSET $1 LIMIT 1`,
   [Math.floor(CLAIMS / 10)],
 );
-const [group] = await inspector.deadGroups();
+const [group] = (await inspector.deadGroups()).groups;
 
 async function page(filter: string): Promise<void> {
   await inspector.events(filter);
@@ -154,13 +154,13 @@ const questions: Record<string, () => Promise<unknown>> = {
   'events id: ours': () => page(`id:${middle!.id}`),
   event: () => inspector.event(middle!.id),
   body: () => inspector.body(middle!.id),
-  effects: () => inspector.effects({}),
-  'effects name and state': () => inspector.effects({ name: 'mail', state: 'done' }),
-  'effects state:dead (none)': () => inspector.effects({ state: 'dead' }),
-  'effects state:parked': () => inspector.effects({ state: 'parked' }),
+  effects: () => inspector.effects(''),
+  'effects name and state': () => inspector.effects('effect:mail state:done'),
+  'effects state:dead (none)': () => inspector.effects('state:dead'),
+  'effects state:parked': () => inspector.effects('state:parked'),
   'dead letters, grouped': () => inspector.deadGroups(),
   'dead letters of a group': () => inspector.deadGroup(group!.fingerprint),
-  rejections: () => inspector.rejections({}),
+  rejections: () => inspector.rejections(),
   sources: () => inspector.sources(),
   relays: () => inspector.relays(),
   alerts: () => inspector.alerts(),

@@ -3,7 +3,8 @@ import type {
   Audit,
   Content,
   DeadGroup,
-  DeadRow,
+  Counts,
+  DeadPage,
   Effect,
   EventDetail,
   ErasureReport,
@@ -17,16 +18,27 @@ import type {
   NewEffects,
   ReplayPlan,
   ReplayReport,
+  RevivePreview,
+  RowStates,
   SecondLook,
-  Source,
+  SourcePage,
 } from './types.ts';
+import { zoneName } from './zone.ts';
 
-/** An answer that is not 200, with the server's own words. */
+/**
+ * Why there is no answer to use: `unreachable` (no connection), `silent` (no answer in time), `signed-out` (401, or something other
+ * than the dashboard answered, such as a login page), `forbidden` (403), `refused` (anything else).
+ */
+export type Failure = 'unreachable' | 'silent' | 'signed-out' | 'forbidden' | 'refused';
+
+/** A question or an action without an answer to use, with the server's own words where it gave any. */
 export class ApiError extends Error {
+  readonly kind: Failure;
   readonly status: number;
 
-  constructor(status: number, message: string) {
+  constructor(kind: Failure, message: string, status = 0) {
     super(message);
+    this.kind = kind;
     this.status = status;
   }
 }
@@ -34,30 +46,63 @@ export class ApiError extends Error {
 /** The page's own address without a slash at its end: the API lies under it. */
 const root = location.pathname.replace(/\/$/, '');
 
-async function ask(path: string, init?: RequestInit): Promise<Response> {
+/** The server ends a question after 2 s for each statement. */
+const ANSWER_MS = 10_000;
+/** An action may send many requests to others. */
+const ACTION_MS = 120_000;
+
+async function ask(path: string, timeoutMs: number, init: RequestInit = {}): Promise<Response> {
+  const limit = AbortSignal.timeout(timeoutMs);
+  const signal = init.signal ? AbortSignal.any([init.signal, limit]) : limit;
   let response: Response;
   try {
-    response = await fetch(`${root}/api/${path}`, { credentials: 'same-origin', ...init });
-  } catch {
-    throw new ApiError(0, 'The server cannot be reached.');
+    // Followed, a redirect to a login page would be answered 200.
+    response = await fetch(`${root}/api/${path}`, {
+      credentials: 'same-origin',
+      redirect: 'manual',
+      ...init,
+      signal,
+    });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    if (limit.aborted)
+      throw new ApiError('silent', `The server does not answer: nothing came within ${timeoutMs / 1_000} s.`);
+    throw new ApiError('unreachable', 'The server cannot be reached.');
   }
-  if (response.ok) return response;
-  const told: { error?: string; message?: string } = await response.json().catch(() => ({}));
-  throw new ApiError(
-    response.status,
-    told.error ?? told.message ?? `The server answered ${response.status}.`,
-  );
+  return answered(response);
 }
 
-async function get<T>(path: string, query: Record<string, string | undefined> = {}): Promise<T> {
+async function answered(response: Response): Promise<Response> {
+  const { status } = response;
+  const isOurs = response.headers.has('x-content-type-options') || status >= 400;
+  if (response.type === 'opaqueredirect' || status === 401 || (response.ok && !isOurs))
+    throw new ApiError('signed-out', 'Your session ended. Sign in again; what you typed stays here.', status);
+  if (response.ok) return response;
+  const told: { error?: string; message?: string } = await response.json().catch(() => ({}));
+  const words = told.error ?? told.message ?? `The server answered ${status}.`;
+  if (status === 403)
+    throw new ApiError(
+      'forbidden',
+      told.error ? `You may not do this: ${words}.` : `The application refused this: ${words}.`,
+      403,
+    );
+  throw new ApiError('refused', words, status);
+}
+
+async function get<T>(
+  path: string,
+  query: Record<string, string | undefined> = {},
+  signal?: AbortSignal,
+): Promise<T> {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value) parameters.set(name, value);
   const text = parameters.toString();
-  return (await ask(text === '' ? path : `${path}?${text}`)).json() as Promise<T>;
+  const response = await ask(text === '' ? path : `${path}?${text}`, ANSWER_MS, signal ? { signal } : {});
+  return response.json() as Promise<T>;
 }
 
 function post(action: string, body: unknown): Promise<Response> {
-  return ask(`actions/${action}`, {
+  return ask(`actions/${action}`, ACTION_MS, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
@@ -81,24 +126,32 @@ export interface NotRevived {
 }
 
 export const api = {
-  meta: () => get<Meta>('meta'),
-  overview: (range: 'hour' | 'day') => get<Overview>('overview', { range }),
-  events: (q: string, after?: string) => get<EventPage>('events', { q, after }),
-  event: (id: string) => get<EventDetail>(`events/${id}`),
-  effects: (filter: { name?: string; state?: string; before?: string }) =>
-    get<{ effects: Effect[] }>('effects', filter),
-  dead: () => get<{ groups: DeadGroup[] }>('dead'),
-  deadRows: (fingerprint: string) => get<{ rows: DeadRow[] }>(`dead/${fingerprint}`),
-  rejections: (filter: { source?: string; before?: string }) =>
-    get<{ rejections: Rejection[] }>('rejections', filter),
-  sources: () => get<{ sources: Source[]; former: string[] }>('sources'),
-  paused: () => get<{ paused: Pause[] }>('paused'),
-  relays: () => get<Relays>('relays'),
-  audit: (before?: string) => get<{ audit: Audit[] }>('audit', { before }),
-  alerts: () => get<{ alerts: Alert[] }>('alerts'),
+  meta: (signal?: AbortSignal) => get<Meta>('meta', {}, signal),
+  overview: (range: 'hour' | 'day', signal?: AbortSignal) => get<Overview>('overview', { range }, signal),
+  events: (q: string, after?: string, signal?: AbortSignal) =>
+    get<EventPage>('events', { q, after, zone: zoneName() }, signal),
+  event: (id: string, signal?: AbortSignal) => get<EventDetail>(`events/${id}`, {}, signal),
+  effects: (q: string, after?: string, signal?: AbortSignal) =>
+    get<{ effects: Effect[]; next?: string }>('effects', { q, after, zone: zoneName() }, signal),
+  dead: (q: string, after?: string, signal?: AbortSignal) =>
+    get<{ groups: DeadGroup[]; next?: string }>('dead', { q, after, zone: zoneName() }, signal),
+  deadRows: (fingerprint: string, after?: string, signal?: AbortSignal) =>
+    get<DeadPage>(`dead/${fingerprint}`, { after }, signal),
+  rejections: (q: string, after?: string, signal?: AbortSignal) =>
+    get<{ rejections: Rejection[]; next?: string }>('rejections', { q, after, zone: zoneName() }, signal),
+  sources: (q: string, after?: string, signal?: AbortSignal) =>
+    get<SourcePage>('sources', { q, after }, signal),
+  paused: (signal?: AbortSignal) => get<{ paused: Pause[] }>('paused', {}, signal),
+  relays: (signal?: AbortSignal) => get<Relays>('relays', {}, signal),
+  audit: (q: string, after?: string, signal?: AbortSignal) =>
+    get<{ audit: Audit[]; next?: string }>('audit', { q, after, zone: zoneName() }, signal),
+  alerts: (signal?: AbortSignal) => get<{ alerts: Alert[] }>('alerts', {}, signal),
+  counts: (signal?: AbortSignal) => get<Counts>('counts', {}, signal),
 
   revive: (ids: string[], reason: string) =>
     act<{ revived: string[]; others?: NotRevived[] }>('revive', { ids, reason }),
+  previewRevive: (ids: string[]) => act<RevivePreview>('revive-preview', { ids }),
+  states: (ids: readonly string[]) => act<RowStates>('row-states', { ids }),
   giveUp: (ids: string[], reason: string) => act<{ givenUp: string[] }>('give-up', { ids, reason }),
   issue: (fingerprint: string, state: DeadGroup['state'], reason: string) =>
     act<object>('issue', { fingerprint, state, reason }),
@@ -113,7 +166,7 @@ export const api = {
   forward: (events: EventKey[], url: string, reason: string) =>
     act<ForwardReport>('forward', { events, url, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
-    act<{ decided: boolean }>('decide', { id, decision, reason }),
+    act<{ decided: boolean; why?: string }>('decide', { id, decision, reason }),
   erase: (event: EventKey, reason: string) => act<ErasureReport>('erase', { event, reason }),
   pause: (kind: Pause['kind'], name: string, paused: boolean, reason: string) =>
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
@@ -121,12 +174,24 @@ export const api = {
 
 /** Keys of the newest events that a filter finds, `max` at most; the oldest first, so that what is done to them is done as they came. */
 export async function collectEvents(filter: string, max: number): Promise<EventKey[]> {
-  const events: EventKey[] = [];
+  const events = await collect(
+    (after) => api.events(filter, after).then(({ events: items, next }) => ({ items, next })),
+    max,
+  );
+  return events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })).toReversed();
+}
+
+/** The first `max` items of a list that comes in pages. */
+export async function collect<T>(
+  page: (after?: string) => Promise<{ items: T[]; next?: string | undefined }>,
+  max: number,
+): Promise<T[]> {
+  const all: T[] = [];
   let after: string | undefined;
   do {
-    const page = await api.events(filter, after);
-    events.push(...page.events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })));
-    after = page.next;
-  } while (after !== undefined && events.length < max);
-  return events.slice(0, max).toReversed();
+    const { items, next } = await page(after);
+    all.push(...items);
+    after = next;
+  } while (after !== undefined && all.length < max);
+  return all.slice(0, max);
 }

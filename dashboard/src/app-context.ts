@@ -11,6 +11,11 @@ export function useMeta(): Meta {
   return meta;
 }
 
+/** Where to sign in again; undefined before the server was asked, and where the application names no page. */
+export function useSignIn(): string | undefined {
+  return useContext(MetaContext)?.signInUrl;
+}
+
 export function useCan(action: string): boolean {
   return useMeta().can.includes(action);
 }

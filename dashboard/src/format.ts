@@ -1,3 +1,5 @@
+import { offsetMinutes, zoneName } from './zone.ts';
+
 /** How figures, times and sizes are written: short, and the same everywhere. */
 
 const UNITS = [
@@ -25,24 +27,35 @@ export function ago(iso: string, now = Date.now()): string {
   return ms > 0 ? `${duration(ms)} ago` : `in ${duration(-ms)}`;
 }
 
-const TIME = new Intl.DateTimeFormat(undefined, {
-  year: 'numeric',
-  month: '2-digit',
-  day: '2-digit',
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-  fractionalSecondDigits: 3,
-  hourCycle: 'h23',
-});
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
-
+/** ISO 8601 in the zone shown, with its offset: `2026-11-29T22:42:06.123+01:00`. */
 export function time(iso: string): string {
-  return TIME.format(new Date(iso));
+  const at = new Date(iso);
+  const offset = offsetMinutes(at);
+  return `${shifted(at, offset).slice(0, 23)}${offsetText(offset)}`;
 }
 
+/** `22:42` in the zone shown. */
 export function clock(ms: number): string {
-  return CLOCK.format(new Date(ms));
+  const at = new Date(ms);
+  return shifted(at, offsetMinutes(at)).slice(11, 16);
+}
+
+/** `UTC`, `Europe/Berlin, UTC+01:00`. */
+export function zoneText(): string {
+  const name = zoneName();
+  return name === 'UTC'
+    ? name
+    : `${name}, UTC${offsetText(offsetMinutes(new Date())).replace('Z', '+00:00')}`;
+}
+
+function shifted(at: Date, minutes: number): string {
+  return new Date(at.getTime() + minutes * 60_000).toISOString();
+}
+
+function offsetText(minutes: number): string {
+  if (zoneName() === 'UTC') return 'Z';
+  const two = (n: number) => String(Math.floor(n)).padStart(2, '0');
+  return `${minutes < 0 ? '-' : '+'}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}`;
 }
 
 const COUNT = new Intl.NumberFormat('en');

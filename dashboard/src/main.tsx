@@ -3,6 +3,8 @@ import { useEffect, useState } from 'preact/hooks';
 import { api } from './api.ts';
 import { MetaContext } from './app-context.ts';
 import { Dialog, Empty, Fault } from './parts/ui.tsx';
+import { capped } from './format.ts';
+import { titled, waitingFor } from './title.ts';
 import { href, useRoute, type Route } from './router.ts';
 import { Dead } from './screens/dead.tsx';
 import { Effects } from './screens/effects.tsx';
@@ -28,22 +30,33 @@ const SCREENS: readonly Screen[] = [
   { path: 'effects', name: 'Effects', key: 'f', show: (route) => <Effects route={route} /> },
   { path: 'dead', name: 'Dead letters', key: 'd', show: (route) => <Dead route={route} /> },
   { path: 'rejections', name: 'Rejections', key: 'r', show: (route) => <Rejections route={route} /> },
-  { path: 'sources', name: 'Sources', key: 's', show: () => <Sources /> },
+  { path: 'sources', name: 'Sources', key: 's', show: (route) => <Sources route={route} /> },
   { path: 'relays', name: 'Relays', key: 'l', show: () => <Relays /> },
-  { path: 'audit', name: 'Audit', key: 'a', show: () => <Audit /> },
+  { path: 'audit', name: 'Audit', key: 'a', show: (route) => <Audit route={route} /> },
 ];
+
+/** Screens that are of all sources. */
+const OF_ALL = ['overview', 'relays', 'audit'];
+const NONE = { dead: 0, parked: 0 };
 
 function App() {
   const route = useRoute();
   const meta = useQuery('meta', api.meta);
+  const seesAll = meta.data?.seesAll === true;
+  const screens = SCREENS.filter(({ path }) => meta.data === undefined || seesAll || !OF_ALL.includes(path));
   const [help, setHelp] = useState(false);
   useKeys(() => setHelp(true));
   const active = route.screen === 'event' ? 'events' : route.screen;
   const screen = SCREENS.find((one) => one.path === route.screen);
+  const counts = useQuery('counts', seesAll ? api.counts : () => Promise.resolve(NONE), 15_000);
+  const { dead, parked } = counts.data ?? NONE;
+  useEffect(() => titled(screen?.name ?? 'Event'), [route.screen, route.id]);
+  useEffect(() => waitingFor(dead + parked), [dead, parked]);
+  // On a phone the menu is a line that scrolls.
   useEffect(() => {
-    document.title = `${screen?.name ?? 'Event'} · Webhooks`;
-    scrollTo(0, 0);
-  }, [route.screen, route.id]);
+    document.querySelector('.side [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+  }, [active, meta.data === undefined]);
+  const waiting: Record<string, number> = { dead, effects: parked };
   return (
     <>
       <a
@@ -56,10 +69,18 @@ function App() {
       <nav class="side" aria-label="Screens">
         <p class="brand">Webhooks</p>
         <ul>
-          {SCREENS.map((one) => (
+          {screens.map((one) => (
             <li key={one.path}>
               <a href={href(one.path)} aria-current={one.path === active ? 'page' : undefined}>
                 {one.name}
+                {(waiting[one.path] ?? 0) > 0 && (
+                  <span
+                    class="waits"
+                    aria-label={`${capped(waiting[one.path]!)} ${one.path === 'dead' ? 'dead' : 'parked'}`}
+                  >
+                    {capped(waiting[one.path]!)}
+                  </span>
+                )}
               </a>
             </li>
           ))}
@@ -85,7 +106,10 @@ function App() {
               <Event route={route} />
             ) : (
               (screen?.show(route) ?? (
-                <Empty title="There is no such page">
+                <Empty
+                  title={route.screen === 'malformed' ? 'This address is malformed' : 'There is no such page'}
+                >
+                  {route.screen === 'malformed' && 'Part of it is missing, or was changed on its way. '}
                   <a href={href('overview')}>Overview</a>
                 </Empty>
               ))
@@ -107,7 +131,7 @@ function Help({ onClose }: { onClose: () => void }) {
             <dt>
               <kbd>/</kbd>
             </dt>
-            <dd>Filter events</dd>
+            <dd>Filter the list</dd>
           </div>
           <div>
             <dt>

@@ -2,16 +2,21 @@
 export type EventState = 'erased' | 'dead' | 'pending' | 'processed' | 'superseded' | 'skipped';
 export type RowState = 'pending' | 'done' | 'superseded' | 'dead' | 'parked' | 'erased';
 
+export type FilteredList = 'events' | 'effects' | 'dead' | 'rejections' | 'audit';
 export interface Meta {
   sources: string[];
   effects: string[];
-  filterKeys: Record<string, string>;
+  /** Keys of each list's filter, with what stands behind each. */
+  filterKeys: Record<FilteredList, Record<string, string>>;
+  /** Whether the person may see everything: the overview, relays and the audit are of all sources. */
+  seesAll: boolean;
   keepsRejections: boolean;
   maxAtOnce: number;
   now: number;
   readOnly: boolean;
   payloads: 'hidden' | 'reveal' | 'shown';
   unauthenticated: boolean;
+  signInUrl?: string;
   can: string[];
   actor: string;
 }
@@ -71,6 +76,8 @@ export interface EventPage {
   next?: string;
   searchedTo?: string;
   rowsLookedAt?: number;
+  /** Names in the filter that nothing is called by. */
+  hints?: string[];
 }
 export interface Row {
   id: string;
@@ -140,6 +147,8 @@ export interface DeadGroup {
   count: number;
   firstAt: string;
   lastAt: string;
+  sources: string[];
+  tenants: string[];
   state: 'open' | 'acknowledged' | 'resolved';
   reopened: boolean;
   actor: string | null;
@@ -284,4 +293,34 @@ export interface SecondLook {
   stillWrong: number;
   notClaimed: number;
   next?: string;
+}
+export interface Counts {
+  dead: number;
+  parked: number;
+}
+export interface DeadPage {
+  group?: DeadGroup;
+  rows: DeadRow[];
+  next?: string;
+}
+export interface SourcePage {
+  sources: Source[];
+  former: string[];
+  total: number;
+  next?: string;
+}
+/** What a revival would do, by name of handler or effect. */
+export interface RevivePreview {
+  run: Record<string, number>;
+  staysDone: Record<string, number>;
+  notDead: number;
+}
+/** How many of some rows are in each state. */
+export interface RowStates {
+  total: number;
+  states: Record<string, number>;
+  /** Fingerprints of the errors of those that are dead. */
+  fingerprints: string[];
+  /** The newest of these errors. */
+  error: string | null;
 }

@@ -3,13 +3,22 @@ import { InputRefused } from '../core/errors.js';
 import { Inspector } from '../operator/inspector.js';
 import { Operator } from '../operator/operator.js';
 import type { Decider } from '../core/decider.js';
+import { DashboardLists } from './dashboard.lists.js';
+import { scopeOf, type Owner } from './rights.js';
 import { contentOf, type Content } from './content.js';
-import { DASHBOARD, type DashboardAction, type ResolvedDashboard } from './dashboard.options.js';
+import {
+  DASHBOARD,
+  type DashboardAction,
+  type DashboardScope,
+  type ResolvedDashboard,
+} from './dashboard.options.js';
 import { ACTION_INPUT, read, type ActionName } from './input.js';
 
 /** Which permission an action of the API needs. */
 export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   revive: 'revive',
+  'revive-preview': 'revive',
+  'row-states': 'view',
   'give-up': 'give-up',
   issue: 'issue',
   'verify-again': 'verify-again',
@@ -36,7 +45,56 @@ export class DashboardActions {
     @Inject(DASHBOARD) private readonly options: ResolvedDashboard,
     private readonly operator: Operator,
     private readonly inspector: Inspector,
+    private readonly lists: DashboardLists,
   ) {}
+
+  /**
+   * Sources and tenants that an action concerns.
+   * @throws InputRefused
+   */
+  async scopes(name: ActionName, body: unknown): Promise<DashboardScope[]> {
+    switch (name) {
+      case 'revive':
+      case 'revive-preview':
+      case 'row-states':
+      case 'give-up':
+        return this.ofRows(read(ACTION_INPUT[name], body, name).ids);
+      case 'decide':
+        return this.ofRows([read(ACTION_INPUT.decide, body, name).id]);
+      case 'reveal': {
+        const { event, effect } = read(ACTION_INPUT.reveal, body, name);
+        return this.ofRows([event ?? effect ?? '']);
+      }
+      case 'issue':
+        return this.ofGroup(read(ACTION_INPUT.issue, body, name).fingerprint);
+      case 'replay-preview':
+      case 'replay':
+      case 'forward':
+        return distinct(read(ACTION_INPUT[name], body, name).events);
+      case 'erase':
+        return distinct([read(ACTION_INPUT.erase, body, name).event]);
+      case 'verify-again':
+        return [{ source: read(ACTION_INPUT['verify-again'], body, name).source }];
+      case 'pause': {
+        const source = this.lists.sourceOf(read(ACTION_INPUT.pause, body, name));
+        return [source === null ? {} : { source }];
+      }
+    }
+  }
+
+  /** What does not exist is everybody's: it must not tell itself from what is another's. */
+  private async ofRows(ids: readonly string[]): Promise<DashboardScope[]> {
+    const owners = await this.inspector.scopes(ids.filter((id) => id !== ''));
+    const scopes = ids.map((id) => owners.get(id.toLowerCase()));
+    return distinct(scopes.map((owner) => owner ?? { source: null, tenant: null }));
+  }
+
+  private async ofGroup(fingerprint: string): Promise<DashboardScope[]> {
+    const { group } = await this.inspector.deadGroup(fingerprint, undefined, 1);
+    const tenants = group?.tenants.length ? group.tenants : [''];
+    const owners = (group?.sources ?? []).flatMap((source) => tenants.map((tenant) => ({ source, tenant })));
+    return distinct(owners);
+  }
 
   /**
    * @param by name for the audit
@@ -53,6 +111,10 @@ export class DashboardActions {
           ? { revived }
           : { revived, others: await this.operator.whyNotDead(others) };
       }
+      case 'revive-preview':
+        return this.operator.previewRevive(read(ACTION_INPUT[name], body, name).ids);
+      case 'row-states':
+        return this.operator.progress(read(ACTION_INPUT[name], body, name).ids);
       case 'give-up': {
         const input = read(ACTION_INPUT['give-up'], body, name);
         return { givenUp: await this.operator.giveUp(input.ids, deed(input)) };
@@ -82,7 +144,9 @@ export class DashboardActions {
       }
       case 'decide': {
         const input = read(ACTION_INPUT.decide, body, name);
-        return { decided: await this.operator.decide(input.id, input.decision, deed(input)) };
+        const decided = await this.operator.decide(input.id, input.decision, deed(input));
+        const [other] = decided ? [] : await this.operator.whyNotDead([input.id]);
+        return { decided, ...(other && { why: other.why }) };
       }
       case 'erase': {
         const input = read(ACTION_INPUT.erase, body, name);
@@ -111,4 +175,9 @@ export class DashboardActions {
     await this.operator.revealed(what, how, { by, reason: input.reason || LOOKED });
     return { bytes, name: `${id}.txt` };
   }
+}
+
+function distinct(owners: readonly Owner[]): DashboardScope[] {
+  const scopes = owners.map(scopeOf);
+  return [...new Map(scopes.map((scope) => [JSON.stringify(scope), scope])).values()];
 }

@@ -26,6 +26,7 @@ import { Refused, faultOf } from './faults.js';
 import type { ActionName } from './input.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
+import { Rights, scopeOf } from './rights.js';
 import { crossSiteFault, foreignNameFault, type HeadersOf } from './same-origin.js';
 
 interface DashboardRequest extends HeadersOf {
@@ -64,7 +65,7 @@ export function dashboardController(
       @Context() context: ExecutionContext,
     ): Promise<void> {
       await this.answer(response, async () => {
-        await this.allow('view', context);
+        await this.entered(context);
         const html = this.files.html(baseOf(request));
         if (html === undefined) throw new Refused(503, 'the page was not built: run npm run build:dashboard');
         this.reply.send(response, html, 200, { 'content-type': 'text/html; charset=utf-8' });
@@ -91,18 +92,20 @@ export function dashboardController(
     @Get('api/meta')
     async meta(@Res() response: unknown, @Context() context: ExecutionContext): Promise<void> {
       await this.answer(response, async () => {
-        await this.allow('view', context);
-        const { readOnly, payloads, unauthenticated } = this.options;
+        const rights = await this.entered(context);
+        const { readOnly, payloads, unauthenticated, signInUrl } = this.options;
+        const sources = this.lists.sources();
         const can: DashboardAction[] = [];
-        for (const action of DASHBOARD_ACTIONS) {
-          if (!this.offers(action)) continue;
-          if (await this.options.can(action, context)) can.push(action);
-        }
+        for (const action of DASHBOARD_ACTIONS)
+          if (this.offers(action) && (await rights.mayAnywhere(action, sources))) can.push(action);
         const meta = {
           ...this.lists.meta(),
+          sources: (await rights.visible(sources)) ?? sources,
+          seesAll: await rights.may('view'),
           readOnly,
           payloads,
           unauthenticated,
+          ...(signInUrl === undefined ? {} : { signInUrl }),
           can,
           actor: this.actor(context),
         };
@@ -117,10 +120,10 @@ export function dashboardController(
       @Context() context: ExecutionContext,
     ): Promise<void> {
       await this.answer(response, async () => {
-        await this.allow('view', context);
-        const event = await this.lists.event(request.params['id'] ?? '');
+        const rights = await this.entered(context);
+        const event = await this.lists.event(request.params['id'] ?? '', rights);
         if (event === undefined) throw new Refused(404, 'there is no such event; it may have been pruned');
-        const shown = this.options.payloads === 'shown' && (await this.options.can('reveal', context));
+        const shown = this.options.payloads === 'shown' && (await rights.may('reveal', scopeOf(event)));
         const body = shown ? await this.lists.content(event.id) : undefined;
         this.reply.json(response, body === undefined ? event : { ...event, body });
       });
@@ -133,9 +136,9 @@ export function dashboardController(
       @Context() context: ExecutionContext,
     ): Promise<void> {
       await this.answer(response, async () => {
-        await this.allow('view', context);
+        const rights = await this.entered(context);
         const { list = '', id } = request.params;
-        const found = await this.lists.list(list, id, request.query);
+        const found = await this.lists.list(list, id, request.query, rights);
         if (found === undefined) throw new Refused(404, 'not found');
         this.reply.json(response, found);
       });
@@ -185,16 +188,28 @@ export function dashboardController(
       const fault = crossSiteFault(request);
       if (fault !== undefined) throw new Refused(403, fault);
       if (!this.offers(PERMISSION[action])) throw new Refused(404, `'${action}' is not offered here`);
-      await this.allow(PERMISSION[action], context);
+      const rights = this.rightsOf(context);
+      if (!(await rights.mayAnywhere(PERMISSION[action], this.lists.sources())))
+        throw new Refused(403, `'${PERMISSION[action]}' is not allowed`);
       if (typeof request.body !== 'object' || request.body === null)
         throw new Refused(400, 'expected a JSON object; does the application parse JSON bodies?');
+      await rights.require(PERMISSION[action], await this.actions.scopes(action, request.body));
     }
 
-    private async allow(action: DashboardAction, context: ExecutionContext): Promise<void> {
+    /** @throws Refused 403 for a person who may see nothing */
+    private async entered(context: ExecutionContext): Promise<Rights> {
+      const rights = this.rightsOf(context);
+      if (!(await rights.mayAnywhere('view', this.lists.sources())))
+        throw new Refused(403, `'view' is not allowed`);
+      return rights;
+    }
+
+    /** @throws Refused 403 for a name that is not this machine's own, where there is no guard */
+    private rightsOf(context: ExecutionContext): Rights {
       const request = context.switchToHttp().getRequest<DashboardRequest>();
       const fault = this.options.unauthenticated ? foreignNameFault(request) : undefined;
       if (fault !== undefined) throw new Refused(403, fault);
-      if (!(await this.options.can(action, context))) throw new Refused(403, `'${action}' is not allowed`);
+      return new Rights(this.options.can, context);
     }
 
     private offers(action: DashboardAction): boolean {

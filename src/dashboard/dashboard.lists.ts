@@ -2,12 +2,14 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import { UUID } from '../core/place.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { FILTER_KEYS } from '../operator/event.filter.js';
-import { Inspector, type InspectedEvent } from '../operator/inspector.js';
+import { FILTERS, filterKeys, type FilteredList } from '../operator/event.filter.js';
+import { Inspector, type InspectedEvent, type Look } from '../operator/inspector.js';
 import { MAX_AT_ONCE, Operator } from '../operator/operator.js';
 import { Stats } from '../operator/stats.js';
 import { contentOf, type Content } from './content.js';
+import { Refused } from './faults.js';
 import { QUERY, read } from './input.js';
+import type { Rights } from './rights.js';
 
 const FINGERPRINT = /^[0-9a-f]{32}$/;
 
@@ -24,17 +26,23 @@ export class DashboardLists {
   /** What the page needs to know once. */
   meta() {
     return {
-      sources: [...this.options.sources.keys()],
       effects: this.inspector.effectNames(),
-      filterKeys: FILTER_KEYS,
+      filterKeys: filterKeys(),
       keepsRejections: this.options.keepRejectionsMs > 0,
       maxAtOnce: MAX_AT_ONCE,
       now: Date.now(),
     };
   }
 
-  async event(id: string): Promise<InspectedEvent | undefined> {
-    return UUID.test(id) ? this.inspector.event(id) : undefined;
+  /** Configured sources. */
+  sources(): string[] {
+    return [...this.options.sources.keys()];
+  }
+
+  async event(id: string, rights: Rights): Promise<InspectedEvent | undefined> {
+    const event = UUID.test(id) ? await this.inspector.event(id) : undefined;
+    // As if there were none: whether an id exists is nobody's business who may not see it.
+    return event !== undefined && (await rights.may('view', event)) ? event : undefined;
   }
 
   /** The body of an event; undefined when it was removed. */
@@ -45,40 +53,92 @@ export class DashboardLists {
 
   /**
    * @returns undefined for a list that does not exist
-   * @throws InputRefused
+   * @throws InputRefused; Refused 403 for a list about everything, without the right to see everything
    */
-  async list(name: string, id: string | undefined, query: unknown): Promise<unknown> {
-    if (name === 'dead') {
-      if (id === undefined) return { groups: await this.inspector.deadGroups() };
-      return FINGERPRINT.test(id) ? { rows: await this.inspector.deadGroup(id) } : undefined;
-    }
+  async list(name: string, id: string | undefined, query: unknown, rights: Rights): Promise<unknown> {
+    if (name === 'dead' && id !== undefined) return this.deadGroup(id, query, rights);
     if (id !== undefined) return undefined;
+    if (isFiltered(name)) return this.filtered(name, query, rights);
+    if (name === 'sources') return this.sourcePage(query, rights);
+    if (name === 'paused') return this.paused(rights);
+    return this.total(name, query, rights);
+  }
+
+  private async filtered(name: FilteredList, query: unknown, rights: Rights): Promise<unknown> {
+    const { q, after, zone } = read(QUERY[name], query, 'query');
+    const look: Look = { zone, visible: await rights.visible(this.sources()) };
+    const unknown = this.inspector.unknownNames(q, name);
+    const hints = unknown.length > 0 ? { hints: unknown } : {};
     switch (name) {
-      case 'overview':
-        return this.stats.overview(read(QUERY.overview, query, 'query').range);
       case 'events': {
-        const { q, after } = read(QUERY.events, query, 'query');
-        return this.inspector.events(q, after);
+        const page = await this.inspector.events(q, after, undefined, look);
+        return { ...page, ...hints, events: await rights.seen(page.events) };
       }
-      case 'effects':
-        return { effects: await this.inspector.effects(read(QUERY.effects, query, 'query')) };
-      case 'rejections':
-        return { rejections: await this.inspector.rejections(read(QUERY.rejections, query, 'query')) };
-      case 'sources':
+      case 'effects': {
+        const page = await this.inspector.effects(q, after, look);
+        return { ...page, ...hints, effects: await rights.seen(page.effects) };
+      }
+      case 'dead': {
+        const pairs = await this.pairs(rights);
         return {
-          sources: await this.inspector.sources(),
-          former: await this.inspector.formerSources(),
+          ...(await this.inspector.deadGroups(q, after, { zone, ...(pairs && { pairs }) })),
+          ...hints,
         };
-      case 'paused':
-        return { paused: await this.operator.paused() };
-      case 'relays':
-        return this.inspector.relays();
+      }
+      case 'rejections':
+        return { ...(await this.inspector.rejections(q, after, look)), ...hints };
       case 'audit':
-        return { audit: await this.inspector.audit(read(QUERY.audit, query, 'query').before) };
-      case 'alerts':
-        return { alerts: await this.inspector.alerts() };
-      default:
-        return undefined;
+        await rights.require('view');
+        return this.inspector.audit(q, after, { zone });
     }
   }
+
+  private async deadGroup(fingerprint: string, query: unknown, rights: Rights): Promise<unknown> {
+    if (!FINGERPRINT.test(fingerprint)) return undefined;
+    const pairs = await this.pairs(rights);
+    const { after } = read(QUERY.group, query, 'query');
+    return this.inspector.deadGroup(fingerprint, after, undefined, pairs && { pairs });
+  }
+
+  /** Sources and tenants whose dead rows may be seen; undefined when these are all there are. */
+  private async pairs(rights: Rights) {
+    const all = await this.inspector.deadScopes();
+    const seen = await rights.seen(all);
+    return seen.length === all.length && (await rights.may('view')) ? undefined : seen;
+  }
+
+  private async sourcePage(query: unknown, rights: Rights): Promise<unknown> {
+    const { q, after } = read(QUERY.sources, query, 'query');
+    const page = await this.inspector.sources(q, after, { visible: await rights.visible(this.sources()) });
+    return { ...page, former: (await rights.may('view')) ? await this.inspector.formerSources() : [] };
+  }
+
+  private async paused(rights: Rights): Promise<unknown> {
+    const all = await this.operator.paused();
+    const owned = all.map((pause) => ({ pause, source: this.sourceOf(pause), tenant: null }));
+    return { paused: (await rights.seen(owned)).map(({ pause }) => pause) };
+  }
+
+  /** An effect is of no one source. */
+  sourceOf({ kind, name }: { readonly kind: string; readonly name: string }): string | null {
+    if (kind === 'source') return name;
+    return kind === 'handler' ? (this.inspector.sourceOfHandler(name) ?? null) : null;
+  }
+
+  /** What is about everything. */
+  private async total(name: string, query: unknown, rights: Rights): Promise<unknown> {
+    const lists: Readonly<Record<string, () => Promise<unknown>>> = {
+      overview: () => this.stats.overview(read(QUERY.overview, query, 'query').range),
+      relays: () => this.inspector.relays(),
+      alerts: async () => ({ alerts: await this.inspector.alerts() }),
+      counts: () => this.inspector.counts(),
+    };
+    if (!Object.hasOwn(lists, name)) return undefined;
+    if (!(await rights.may('view'))) throw new Refused(403, `'view' is not allowed for all sources`);
+    return lists[name]!();
+  }
+}
+
+function isFiltered(name: string): name is FilteredList {
+  return Object.hasOwn(FILTERS, name);
 }

@@ -23,6 +23,16 @@ export const DASHBOARD_ACTIONS = [
 ] as const;
 export type DashboardAction = (typeof DASHBOARD_ACTIONS)[number];
 
+/**
+ * What an action or a look concerns. Without `tenant`: the source as a whole. Without `source`: everything, such as the overview,
+ * the relays, the audit, or an effect that may come from any source.
+ */
+export interface DashboardScope {
+  readonly source?: string;
+  /** '' for a source without tenants. */
+  readonly tenant?: string;
+}
+
 /** Options of `WebhooksDashboardModule.forRoot`. */
 export interface DashboardOptions {
   /** Where page and API are mounted, under the application's global prefix. @default 'webhooks-desk' */
@@ -41,8 +51,18 @@ export interface DashboardOptions {
   readonly payloads?: 'hidden' | 'reveal' | 'shown';
   /** Where events may be forwarded to beside https to public addresses; not offered at all with `payloads: 'hidden'`. @default { } */
   readonly forward?: Allow;
-  /** Asked before each action, after the guards. @default everything that the guards let through */
-  readonly can?: (action: DashboardAction, context: ExecutionContext) => boolean | Promise<boolean>;
+  /**
+   * Asked before each action, after the guards, for each source and tenant that the action concerns. Lists leave out the rows for
+   * which `view` is refused.
+   * @default everything that the guards let through
+   */
+  readonly can?: (
+    action: DashboardAction,
+    context: ExecutionContext,
+    scope: DashboardScope,
+  ) => boolean | Promise<boolean>;
+  /** Your login page: an http(s) URL or a path. The page links to it when a session has ended. @default no link */
+  readonly signInUrl?: string;
   /** The name that stands in the audit. @default what the request's `user` is called: email, username, name, sub or id */
   readonly actor?: (context: ExecutionContext) => string | undefined;
   /** Mounts it without a guard: whoever reaches the port sees everything. For a developer's own machine. @default false */
@@ -58,6 +78,7 @@ export interface ResolvedDashboard {
   readonly can: NonNullable<DashboardOptions['can']>;
   readonly actor: NonNullable<DashboardOptions['actor']>;
   readonly unauthenticated: boolean;
+  readonly signInUrl?: string;
 }
 
 const isFunction = (value: unknown) => typeof value === 'function';
@@ -76,6 +97,12 @@ const schema = z.strictObject({
     .strictObject({
       http: z.boolean().optional(),
       privateAddresses: z.union([z.boolean(), z.array(z.string())]).optional(),
+    })
+    .optional(),
+  signInUrl: z
+    .string()
+    .regex(/^(?:https?:\/\/|\/(?!\/))/, {
+      error: 'expected an http(s) URL, or a path that begins with one slash',
     })
     .optional(),
   can: z.custom(isFunction, { error: 'expected a function' }).optional(),
@@ -101,6 +128,7 @@ export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
     can: options.can ?? (() => true),
     actor: options.actor ?? userOf,
     unauthenticated: guards.length === 0,
+    ...(options.signInUrl === undefined ? {} : { signInUrl: options.signInUrl }),
   };
 }
 

@@ -1,2 +1,2 @@
 export { WebhooksDashboardModule } from './dashboard.module.js';
-export type { DashboardAction, DashboardOptions } from './dashboard.options.js';
+export type { DashboardAction, DashboardOptions, DashboardScope } from './dashboard.options.js';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { headOf } from '../core/event.js';
 import { InputRefused } from '../core/errors.js';
-import { OUTBOX_STATES } from '../core/states.js';
+import { isZone } from '../core/zoned-time.js';
 import { MAX_AT_ONCE } from '../operator/operator.js';
 
 /** PostgreSQL holds no NUL and no half of a character. */
@@ -24,6 +24,8 @@ const newEffects = z.enum(['refuse', 'allow']).default('refuse');
 /** What each action takes as JSON. */
 export const ACTION_INPUT = {
   revive: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
+  'revive-preview': z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE) }),
+  'row-states': z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE) }),
   'give-up': z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   issue: z.strictObject({
     fingerprint: z.string().regex(/^[0-9a-f]{32}$/),
@@ -52,18 +54,25 @@ export const ACTION_INPUT = {
 export type ActionName = keyof typeof ACTION_INPUT;
 export type ActionInput<N extends ActionName> = z.infer<(typeof ACTION_INPUT)[N]>;
 
+/** Where a page begins: as the page before has said. */
+const place = text(300).optional();
+const zone = text(64)
+  .refine(isZone, { error: `expected the IANA name of a zone, such as 'Europe/Berlin'` })
+  .optional();
+const filter = { q: text(1_000).default(''), zone };
+
 /** What lists take in the query; anything else in it is left alone. */
 export const QUERY = {
   overview: z.object({ range: z.enum(['hour', 'day']).default('hour') }),
-  events: z.object({ q: text(1_000).default(''), after: text(300).optional() }),
-  effects: z.object({
-    name: text(255).optional(),
-    state: z.enum(OUTBOX_STATES).optional(),
-    before: uuid.optional(),
-  }),
-  rejections: z.object({ source: text(64).optional(), before: uuid.optional() }),
+  events: z.object({ ...filter, after: place }),
+  effects: z.object({ ...filter, after: uuid.optional() }),
+  dead: z.object({ ...filter, after: place }),
+  group: z.object({ after: place }),
+  rejections: z.object({ ...filter, after: uuid.optional() }),
+  sources: z.object({ q: text(255).default(''), after: text(255).optional() }),
   audit: z.object({
-    before: z
+    ...filter,
+    after: z
       .string()
       .regex(/^\d{1,18}$/)
       .optional(),

@@ -1,40 +1,113 @@
 import { didYouMean } from '../core/did-you-mean.js';
 import { toMs } from '../core/duration.js';
 import { InputRefused } from '../core/errors.js';
-import { EVENT_STATES } from '../core/states.js';
-import type { EventFilter } from '../storage/search.store.js';
+import { EVENT_STATES, OUTBOX_STATES } from '../core/states.js';
+import { instantOf } from '../core/zoned-time.js';
+import type { ListFilter, Test } from '../storage/filter.sql.js';
 
-/** The filter language, as the page suggests it. */
-export const FILTER_KEYS = {
+const HINTS = {
   source: 'a source: source:stripe, or several: source:stripe,github',
   type: 'a type, or the start of one: type:invoice.paid, type:invoice.*',
-  state: `one of ${EVENT_STATES.join(', ')}, parked`,
-  id: 'an event id, or an id of ours: id:evt_1',
+  state: 'a state, or several: state:dead,parked',
+  handler: 'a handler: handler:stripe/Billing.paid',
+  effect: 'an effect: effect:mail',
+  error: 'text of an error: error:timeout, error:"account closed"',
+  reason: 'a reason: reason:wrong-signature',
+  attempts: 'a number of attempts: attempts:3, attempts:>3',
+  id: 'an id, or the start of one: id:evt_1, id:evt_*',
   tenant: 'a tenant: tenant:acme',
-  after: 'received since: after:2h, after:2026-08-01, after:2026-08-01T09:00Z',
-  before: 'received until: before:30m, before:2026-08-01',
+  by: 'a person: by:ann@example.com',
+  action: 'an action: action:revive',
+  target: 'text of what was acted on: target:evt_1',
+  why: 'text of the reason that was given: why:deploy',
+  after: 'since: after:2h, after:2026-08-01, after:2026-08-01T09:00Z',
+  before: 'until: before:30m, before:2026-08-01',
 } as const;
-type Key = keyof typeof FILTER_KEYS;
+type Key = keyof typeof HINTS;
 
-const STATES: readonly string[] = [...EVENT_STATES, 'parked'];
+/** The keys of each list's filter, in the order in which the page suggests them. */
+export const FILTERS = {
+  events: [
+    'source',
+    'type',
+    'state',
+    'handler',
+    'effect',
+    'error',
+    'attempts',
+    'id',
+    'tenant',
+    'after',
+    'before',
+  ],
+  effects: ['effect', 'state', 'error', 'attempts', 'source', 'tenant', 'id', 'after', 'before'],
+  dead: ['handler', 'effect', 'error', 'reason', 'attempts', 'source', 'tenant', 'id', 'after', 'before'],
+  rejections: ['source', 'reason', 'error', 'after', 'before'],
+  audit: ['by', 'action', 'target', 'why', 'after', 'before'],
+} as const satisfies Record<string, readonly Key[]>;
+export type FilteredList = keyof typeof FILTERS;
+
+/** The key of a word without one. */
+const DEFAULT_KEY: Readonly<Record<FilteredList, Key>> = {
+  events: 'id',
+  effects: 'id',
+  dead: 'error',
+  rejections: 'error',
+  audit: 'target',
+};
+const STATES: Readonly<Partial<Record<FilteredList, readonly string[]>>> = {
+  events: [...EVENT_STATES, 'parked'],
+  effects: OUTBOX_STATES,
+};
 const MAX_LENGTH = 1_000;
 
+/** What the page suggests: each list's keys, with what stands behind each. */
+export function filterKeys(): Record<FilteredList, Record<string, string>> {
+  const hints = (list: FilteredList) =>
+    Object.fromEntries(FILTERS[list].map((key) => [key, hintOf(key, list)]));
+  return {
+    events: hints('events'),
+    effects: hints('effects'),
+    dead: hints('dead'),
+    rejections: hints('rejections'),
+    audit: hints('audit'),
+  };
+}
+
+function hintOf(key: Key, list: FilteredList): string {
+  const states = key === 'state' ? STATES[list] : undefined;
+  return states === undefined ? HINTS[key] : `one or several of ${states.join(', ')}: state:dead,parked`;
+}
+
 /**
- * Reads `source:stripe type:invoice.* state:dead after:2h`. A word without a key is an id; quotes hold spaces together.
+ * Reads `source:stripe type:invoice.* state:dead,parked -tenant:acme after:2h`. Quotes hold spaces together, a minus before a key
+ * says what must not be, commas part values of which one is to match.
+ * @param zone of times without an offset
  * @throws InputRefused
  */
-export function parseFilter(text: string, nowMs = Date.now()): EventFilter {
+export function parseFilter(
+  text: string,
+  list: FilteredList = 'events',
+  zone = 'UTC',
+  nowMs = Date.now(),
+): ListFilter {
   if (text.length > MAX_LENGTH) throw new InputRefused(`a filter has at most ${MAX_LENGTH} characters`);
-  const filter: { -readonly [K in keyof EventFilter]: EventFilter[K] } = {};
+  const tests: Test[] = [];
+  const times: { after?: Date; before?: Date } = {};
   for (const word of wordsOf(text)) {
-    const [key, value] = keyOf(word);
-    if (value === '') throw new InputRefused(`${key}: expected ${FILTER_KEYS[key]}`);
-    if (key === 'source') filter.sources = value.split(',').filter((one) => one !== '');
-    else if (key === 'state') filter.state = stateOf(value);
-    else if (key === 'after' || key === 'before') filter[key] = timeOf(key, value, nowMs);
-    else filter[key] = value;
+    const { key, not, value } = keyOf(word, list);
+    if (value === '') throw new InputRefused(`${key}: expected ${hintOf(key, list)}`);
+    if (key === 'after' || key === 'before') {
+      if (not)
+        throw new InputRefused(`-${key}: expected ${key}: without a minus; say ${other(key)}: instead`);
+      times[key] = timeOf(key, value, zone, nowMs);
+    } else tests.push({ key, not, values: valuesOf(key, value, list) });
   }
-  return filter;
+  return { tests, ...times };
+}
+
+function other(key: 'after' | 'before'): string {
+  return key === 'after' ? 'before' : 'after';
 }
 
 function wordsOf(text: string): string[] {
@@ -42,30 +115,43 @@ function wordsOf(text: string): string[] {
   return [...text.matchAll(/(?:[^\s"]|"[^"]*")+/g)].map(([word]) => word.replaceAll('"', ''));
 }
 
-function keyOf(word: string): [Key, string] {
+function keyOf(word: string, list: FilteredList): { key: Key; not: boolean; value: string } {
+  const known: readonly Key[] = FILTERS[list];
   const at = word.indexOf(':');
-  const key = word.slice(0, Math.max(at, 0));
-  if (Object.hasOwn(FILTER_KEYS, key)) return [key as Key, word.slice(at + 1)];
+  const not = word.startsWith('-') && at > 1;
+  const key = known.find((one) => one === word.slice(not ? 1 : 0, Math.max(at, 0)));
+  if (key !== undefined) return { key, not, value: word.slice(at + 1) };
+  const plain = DEFAULT_KEY[list];
+  const name = word.slice(not ? 1 : 0, Math.max(at, 0));
   // Ids may hold colons themselves: only what looks like a key is taken for one.
-  if (at < 1 || !/^[a-z]{1,12}$/.test(key)) return ['id', word];
-  const known = Object.keys(FILTER_KEYS);
+  if (!/^[a-z]{1,12}$/.test(name)) return { key: plain, not: false, value: word };
   throw new InputRefused(
-    `unknown key '${key}' (for an id with a colon write id:${word})${didYouMean(key, known)}`,
+    `unknown key '${name}' (to look for it as it stands write ${plain}:"${word}")${didYouMean(name, known)}`,
   );
 }
 
-function stateOf(value: string): EventFilter['state'] {
-  if (STATES.includes(value)) return value as EventFilter['state'];
-  throw new InputRefused(
-    `state: expected ${FILTER_KEYS.state}, received '${value}'${didYouMean(value, STATES)}`,
-  );
+function valuesOf(key: Key, value: string, list: FilteredList): string[] {
+  // Errors, reasons and ids may hold commas.
+  const isText = key === 'error' || key === 'why' || key === 'target' || key === 'id';
+  const values = isText ? [value] : value.split(',').filter((one) => one !== '');
+  if (values.length === 0)
+    throw new InputRefused(`${key}: expected ${hintOf(key, list)}, received '${value}'`);
+  const wrong = values.find((one) => !isValue(key, one, list));
+  if (wrong === undefined) return values;
+  const nearest = key === 'state' ? didYouMean(wrong, STATES[list] ?? []) : '';
+  throw new InputRefused(`${key}: expected ${hintOf(key, list)}, received '${wrong}'${nearest}`);
 }
 
-function timeOf(key: Key, value: string, nowMs: number): Date {
+function isValue(key: Key, value: string, list: FilteredList): boolean {
+  if (key === 'state') return (STATES[list] ?? []).includes(value);
+  return key !== 'attempts' || /^(?:[<>]=?)?\d{1,9}$/.test(value);
+}
+
+function timeOf(key: 'after' | 'before', value: string, zone: string, nowMs: number): Date {
   const ago = /^\d+(?:\.\d+)?[a-z]+$/.test(value) ? toMs(value) : undefined;
-  const at = ago === undefined ? Date.parse(value) : nowMs - ago;
+  const at = ago === undefined ? instantOf(value, zone) : nowMs - ago;
   // Outside these years PostgreSQL and JavaScript disagree, or nothing was ever received.
   if (Number.isNaN(at) || at < 0 || at > 253_402_300_799_000)
-    throw new InputRefused(`${key}: expected ${FILTER_KEYS[key]}, received '${value}'`);
+    throw new InputRefused(`${key}: expected ${HINTS[key]}, received '${value}'`);
   return new Date(at);
 }

@@ -1,9 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { didYouMean } from '../core/did-you-mean.js';
 import { knownSource } from '../core/known-source.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
-import { placeOf } from '../core/place.js';
+import { cursor, placeOf } from '../core/place.js';
+import type { ListFilter } from '../storage/filter.sql.js';
 import { retryWindowMs } from '../core/resolve-source.js';
-import type { OutboxState } from '../core/states.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
@@ -22,7 +23,7 @@ import {
 } from '../storage/search.store.js';
 import { StatStore } from '../storage/stat.store.js';
 import { FormerSources } from './former.sources.js';
-import { parseFilter } from './event.filter.js';
+import { parseFilter, type FilteredList } from './event.filter.js';
 import { inspectedSecrets, type InspectedSecret } from './inspected.secrets.js';
 import { SILENT_MS, Stats, type SourceRates } from './stats.js';
 
@@ -66,7 +67,25 @@ export interface InspectedRelays {
   readonly overdue: Backlog['overdue'];
 }
 
+/** How a list is looked at. */
+export interface Look {
+  /** The zone of times without an offset in a filter, by its IANA name. @default 'UTC' */
+  readonly zone?: string | undefined;
+  /** Sources to show; others are left out. @default all */
+  readonly visible?: readonly string[] | undefined;
+  /** Pairs of source and tenant to show. @default all */
+  readonly pairs?: readonly Scope[] | undefined;
+}
+/** A source and a tenant of it. */
+export interface Scope {
+  readonly source: string;
+  readonly tenant: string;
+}
+/** Part of a list, and where the next one begins. */
+export type Part<K extends string, T> = { readonly [N in K]: readonly T[] } & { readonly next?: string };
+
 const PAGE = 50;
+const SOURCES_PAGE = 24;
 
 /** Lists and shows; changes nothing. */
 @Injectable()
@@ -87,14 +106,36 @@ export class Inspector {
   ) {}
 
   /**
-   * A page of events that match a filter such as `source:stripe type:invoice.* state:dead after:2h`.
+   * A page of events that match a filter such as `source:stripe type:invoice.* state:dead,parked -tenant:acme after:2h`.
    * @param after `next` of the page before
    * @throws InputRefused
    */
-  async events(filter: string, after?: string, limit = PAGE): Promise<EventPage> {
-    const parsed = parseFilter(filter);
+  async events(filter: string, after?: string, limit = PAGE, look: Look = {}): Promise<EventPage> {
+    const parsed = this.parsed(filter, 'events', look);
     const sources = [...this.options.sources.keys()];
     return this.reads.run((manager) => this.search.events(manager, parsed, limit, sources, placeOf(after)));
+  }
+
+  private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: Look): ListFilter {
+    return {
+      ...parseFilter(filter, list, zone),
+      ...(visible ? { visible } : {}),
+      ...(pairs ? { pairs } : {}),
+    };
+  }
+
+  /** Names in a filter that nothing has, each with the nearest that something has. Stored rows may have them all the same. */
+  unknownNames(filter: string, list: FilteredList): string[] {
+    const known: Readonly<Record<string, readonly string[]>> = {
+      source: [...this.options.sources.keys()],
+      handler: [...this.registry.handlers().keys()],
+      effect: this.effectNames(),
+    };
+    return parseFilter(filter, list).tests.flatMap(({ key, values }) =>
+      values
+        .filter((value) => known[key] && !value.endsWith('*') && !known[key].includes(value))
+        .map((value) => `no ${key} is called '${value}' now${didYouMean(value, known[key]!)}`),
+    );
   }
 
   /** @param id our id of the event */
@@ -123,12 +164,10 @@ export class Inspector {
     return this.reads.run((manager) => this.search.payload(manager, outboxId));
   }
 
-  async effects(filter: {
-    readonly name?: string;
-    readonly state?: OutboxState;
-    readonly before?: string;
-  }): Promise<EffectRow[]> {
-    return this.reads.run((manager) => this.search.effects(manager, filter, PAGE));
+  /** @throws InputRefused; so do the other lists with a filter */
+  async effects(filter: string, before?: string, look: Look = {}): Promise<Part<'effects', EffectRow>> {
+    const parsed = this.parsed(filter, 'effects', look);
+    return this.reads.run((manager) => this.search.effects(manager, parsed, PAGE, before));
   }
 
   /** Names of the effects that this process knows. */
@@ -136,19 +175,52 @@ export class Inspector {
     return [...this.registry.effects().keys()];
   }
 
-  async deadGroups(): Promise<DeadGroup[]> {
-    return this.reads.run((manager) => this.deadRows.groups(manager, 200));
+  async deadGroups(filter = '', after?: string, look: Look = {}): Promise<Part<'groups', DeadGroup>> {
+    const parsed = this.parsed(filter, 'dead', look);
+    const { groups, next } = await this.reads.run((manager) =>
+      this.deadRows.groups(manager, parsed, PAGE, placeOf(after)),
+    );
+    return next === undefined ? { groups } : { groups, next: cursor(next) };
   }
 
-  async deadGroup(fingerprintOfGroup: string, limit = 1_000): Promise<DeadRow[]> {
-    return this.reads.run((manager) => this.deadRows.rows(manager, fingerprintOfGroup, limit));
+  /** A group of dead rows that died of one error, and a page of them. */
+  async deadGroup(
+    fingerprint: string,
+    after?: string,
+    limit = 200,
+    { pairs }: Look = {},
+  ): Promise<{ readonly group?: DeadGroup } & Part<'rows', DeadRow>> {
+    return this.reads.run(async (manager) => {
+      const group = await this.deadRows.group(manager, fingerprint, pairs);
+      const rows = await this.deadRows.rows(manager, fingerprint, limit, placeOf(after), pairs);
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      return { ...(group && { group }), rows, ...(last && { next: cursor(last) }) };
+    });
   }
 
-  async rejections(filter: {
-    readonly source?: string;
-    readonly before?: string;
-  }): Promise<ListedRejection[]> {
-    return this.reads.run((manager) => this.rejected.list(manager, PAGE, filter));
+  /** Sources and tenants of the dead rows that lists look at. */
+  async deadScopes(): Promise<Scope[]> {
+    return this.reads.run((manager) => this.deadRows.scopes(manager));
+  }
+
+  /** Source and tenant of events and outbox rows, by our ids; what does not exist, or is of no event, is left out. */
+  async scopes(ids: readonly string[]): Promise<ReadonlyMap<string, Scope>> {
+    return this.reads.run((manager) => this.search.scopes(manager, ids));
+  }
+
+  /** The source that a handler is of; undefined for one that this process does not know. */
+  sourceOfHandler(name: string): string | undefined {
+    return this.registry.handler(name)?.source ?? this.registry.routes().get(name)?.source;
+  }
+
+  async rejections(
+    filter = '',
+    before?: string,
+    look: Look = {},
+  ): Promise<Part<'rejections', ListedRejection>> {
+    const parsed = this.parsed(filter, 'rejections', look);
+    const rejections = await this.reads.run((manager) => this.rejected.list(manager, parsed, PAGE, before));
+    return { rejections, ...nextOf(rejections) };
   }
 
   /** Sources that have claims and that no instance has configured. */
@@ -156,17 +228,33 @@ export class Inspector {
     return this.reads.run((manager) => this.former.list(manager));
   }
 
-  async sources(): Promise<InspectedSource[]> {
-    const names = [...this.options.sources.keys()];
-    const rates = await this.stats.rates();
+  /**
+   * A page of the configured sources whose names contain `search`, by name.
+   * @param after the name that the page before ended with
+   */
+  async sources(
+    search = '',
+    after = '',
+    { visible }: Look = {},
+    limit = SOURCES_PAGE,
+  ): Promise<Part<'sources', InspectedSource> & { readonly total: number }> {
+    const found = [...this.options.sources.keys()]
+      .filter(
+        (name) => name.toLowerCase().includes(search.toLowerCase()) && visible?.includes(name) !== false,
+      )
+      .sort();
+    const names = found.filter((name) => name > after).slice(0, limit);
+    const rates = await this.stats.rates(names);
     const [last, uses] = await this.reads.run(async (manager) => [
       await this.search.lastEvents(manager, names),
-      await this.statRows.secretUses(manager),
+      await this.statRows.secretUses(manager, names),
     ]);
-    return names.map((name) => {
+    const byName = new Map(last.map((row) => [row.source, row]));
+    const handlers = [...new Set(this.registry.handlers().values())];
+    const sources = names.map((name): InspectedSource => {
       const source = this.options.sources.get(name)!;
       const { provider, retries, retentionMs, toleranceMs, maxBytes } = source;
-      const latest = last.find((row) => row.source === name);
+      const latest = byName.get(name);
       return {
         name,
         provider: provider.name,
@@ -176,7 +264,7 @@ export class Inspector {
         retryWindowMs: retryWindowMs(provider),
         toleranceMs: toleranceMs ?? null,
         maxBytes,
-        handlers: [...new Set(this.registry.handlers().values())]
+        handlers: handlers
           .filter((handler) => handler.source === name)
           .map((handler) => ({ name: handler.name, types: handler.types })),
         lastAt: latest?.lastAt ?? null,
@@ -185,12 +273,18 @@ export class Inspector {
         rates: rates.get(name)!,
       };
     });
+    const end = names.at(-1);
+    const more = end !== undefined && end !== found.at(-1);
+    return { sources, total: found.length, ...(more ? { next: end } : {}) };
   }
 
   /** @throws WebhookInboxError UNKNOWN_SOURCE */
   async secrets(source: string): Promise<InspectedSecret[]> {
     const known = knownSource(this.options, source);
-    return inspectedSecrets(known, await this.reads.run((manager) => this.statRows.secretUses(manager)));
+    return inspectedSecrets(
+      known,
+      await this.reads.run((manager) => this.statRows.secretUses(manager, [source])),
+    );
   }
 
   async relays(): Promise<InspectedRelays> {
@@ -205,11 +299,23 @@ export class Inspector {
     });
   }
 
-  async audit(before?: string): Promise<AuditRow[]> {
-    return this.reads.run((manager) => this.auditRows.list(manager, PAGE, before));
+  async audit(filter = '', before?: string, look: Look = {}): Promise<Part<'audit', AuditRow>> {
+    const parsed = this.parsed(filter, 'audit', look);
+    const audit = await this.reads.run((manager) => this.auditRows.list(manager, parsed, PAGE, before));
+    return { audit, ...nextOf(audit) };
+  }
+
+  /** How much waits for a person; counts stop at 10,000. */
+  async counts(): Promise<{ readonly dead: number; readonly parked: number }> {
+    const { dead, parked } = await this.reads.run((manager) => this.relayRows.counts(manager));
+    return { dead, parked };
   }
 
   async alerts(): Promise<ToldAlert[]> {
     return this.reads.run((manager) => this.alertRows.list(manager, 100));
   }
+}
+
+function nextOf(rows: readonly { readonly id: string }[]): { readonly next?: string } {
+  return rows.length === PAGE ? { next: rows.at(-1)!.id } : {};
 }

@@ -16,7 +16,7 @@ import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
 import type { ReplayPlan } from './replay.planner.js';
 import { Replays, type ReplayReport } from './replays.js';
-import { Revivals, type NotDead } from './revivals.js';
+import { Revivals, type NotDead, type RevivalPlan, type RowProgress } from './revivals.js';
 import { SecondLook, type SecondLookReport } from './second.look.js';
 
 /** Most rows or events that one call may act on; a person's larger selection goes in several calls. */
@@ -53,6 +53,18 @@ export class Operator {
   /** Why rows could not be revived or given up: what each of them is, in a sentence. Dead ones are left out. */
   async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
     return this.revivals.whyNotDead(outboxIds);
+  }
+
+  /** What a revival would run, and what stays done. Changes nothing. */
+  async previewRevive(outboxIds: readonly string[]): Promise<RevivalPlan> {
+    capped(outboxIds.length);
+    return this.revivals.preview(outboxIds);
+  }
+
+  /** How far rows have come that were revived, replayed or decided about. */
+  async progress(outboxIds: readonly string[]): Promise<RowProgress> {
+    capped(outboxIds.length);
+    return this.revivals.progress(outboxIds);
   }
 
   /** Lets dead rows be, for good. Returns the ids of those that were dead and not given up before. */

@@ -11,6 +11,7 @@ import type { OutboxState } from '../core/states.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake-up.js';
 import { Audit, targetOfRows } from '../storage/audit.js';
+import { AuditStore } from '../storage/audit.store.js';
 import { DecisionStore } from '../storage/decision.store.js';
 import type { Decider } from '../core/decider.js';
 
@@ -19,6 +20,22 @@ export interface NotDead {
   readonly outboxId: string;
   /** What it is instead, and what can be done. */
   readonly why: string;
+}
+
+/** What a revival would do, by name of handler or effect. */
+export interface RevivalPlan {
+  readonly run: Readonly<Record<string, number>>;
+  /** Effects that the rows' handlers enqueued and that are done. */
+  readonly staysDone: Readonly<Record<string, number>>;
+  readonly notDead: number;
+}
+/** How many of some rows are in each state. */
+export interface RowProgress {
+  readonly total: number;
+  readonly states: Readonly<Partial<Record<OutboxState, number>>>;
+  /** Fingerprints of the errors of those that are dead, as `DeadGroup` has them. */
+  readonly fingerprints: readonly string[];
+  readonly error: string | null;
 }
 
 const NO_ROW = 'there is no such row: retention may have taken it';
@@ -42,6 +59,7 @@ export class Revivals {
     private readonly store: DecisionStore,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
+    private readonly auditRows: AuditStore,
   ) {}
 
   /**
@@ -65,11 +83,39 @@ export class Revivals {
   /** What rows are that are not dead, so that they can be neither revived nor given up. Dead ones are left out. */
   async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    const states = await this.store.states(this.dataSource.manager, outboxIds);
-    return outboxIds.flatMap((outboxId) => {
-      const state = states.get(outboxId.toLowerCase());
-      return state === 'dead' ? [] : [{ outboxId, why: state === undefined ? NO_ROW : WHY_NOT[state] }];
+    const { manager } = this.dataSource;
+    const ids = outboxIds.map((id) => id.toLowerCase());
+    const states = await this.store.states(manager, ids);
+    const deeds = await this.auditRows.lastDeeds(manager, ids);
+    return outboxIds.flatMap((outboxId, at) => {
+      const state = states.get(ids[at]!);
+      if (state === 'dead') return [];
+      const deed = deeds.get(ids[at]!);
+      const first = deed === undefined ? '' : ` (${deed.actor}: ${deed.action}, ${deed.at.toISOString()})`;
+      return [{ outboxId, why: `${state === undefined ? NO_ROW : WHY_NOT[state]}${first}` }];
     });
+  }
+
+  /** What a revival would run, and which effects of these rows stay done. Changes nothing. */
+  async preview(outboxIds: readonly string[]): Promise<RevivalPlan> {
+    checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
+    const found = await this.store.previewRevive(this.dataSource.manager, outboxIds);
+    const names = (runs: boolean) =>
+      Object.fromEntries(found.filter((one) => one.runs === runs).map(({ name, rows }) => [name, rows]));
+    const dead = found.filter(({ runs }) => runs).reduce((sum, { rows }) => sum + rows, 0);
+    return { run: names(true), staysDone: names(false), notDead: new Set(outboxIds).size - dead };
+  }
+
+  /** How far rows have come that were revived or replayed. */
+  async progress(outboxIds: readonly string[]): Promise<RowProgress> {
+    checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
+    const found = await this.store.progress(this.dataSource.manager, outboxIds);
+    return {
+      total: found.reduce((sum, { rows }) => sum + rows, 0),
+      states: Object.fromEntries(found.map(({ state, rows }) => [state, rows])),
+      fingerprints: found.flatMap(({ fingerprints }) => fingerprints),
+      error: found.find(({ state }) => state === 'dead')?.error ?? null,
+    };
   }
 
   /**

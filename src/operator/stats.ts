@@ -1,7 +1,5 @@
-import { Inject, Injectable } from '@nestjs/common';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { Injectable } from '@nestjs/common';
 import { ACK_BUCKETS_MS } from '../core/tally.js';
-import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { BoundedRead } from '../storage/bounded.read.js';
 import { RelayStore, type Backlog } from '../storage/relay.store.js';
 import { StatStore, type StatPoint } from '../storage/stat.store.js';
@@ -65,7 +63,6 @@ export const SILENT_MS = 45_000;
 @Injectable()
 export class Stats {
   constructor(
-    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly reads: BoundedRead,
     private readonly store: StatStore,
     private readonly relays: RelayStore,
@@ -74,7 +71,7 @@ export class Stats {
   async overview(range: Range, nowMs = Date.now()): Promise<Overview> {
     const { sinceMs, stepMs } = RANGES[range];
     return this.reads.run(async (manager) => {
-      const points = await this.store.series(manager, sinceMs, stepMs, false);
+      const points = await this.store.series(manager, sinceMs, stepMs);
       const backlog = await this.relays.backlog(manager);
       const instances = (await this.relays.list(manager)).filter((one) => one.silentMs < SILENT_MS);
       return {
@@ -91,36 +88,35 @@ export class Stats {
     });
   }
 
-  /** Rates of each source, from one look at the rollups of a day. */
-  async rates(): Promise<ReadonlyMap<string, SourceRates>> {
-    const points = await this.reads.run((manager) =>
-      this.store.series(manager, RANGES.day.sinceMs, RANGES.hour.sinceMs, true),
-    );
-    const hour = await this.reads.run((manager) =>
-      this.store.series(manager, RANGES.hour.sinceMs, RANGES.hour.sinceMs, true),
-    );
+  /** Rates of sources, from one look at the rollups of a day. */
+  async rates(sources: readonly string[]): Promise<ReadonlyMap<string, SourceRates>> {
+    const { day, hour } = RANGES;
+    const [ofDay, ofHour] = await this.reads.run(async (manager) => [
+      await this.store.series(manager, day.sinceMs, day.sinceMs, sources),
+      await this.store.series(manager, hour.sinceMs, hour.sinceMs, sources),
+    ]);
     return new Map(
-      [...this.options.sources.keys()].map((source) => {
-        const day = points.filter((point) => point.source === source);
-        const sum = (of: readonly StatPoint[], metric: string) =>
-          of
-            .filter((point) => point.metric.startsWith(metric))
-            .reduce((total, { value }) => total + value, 0);
+      sources.map((source) => {
+        const points = ofDay.filter((point) => point.source === source);
+        const lately = ofHour.filter((point) => point.source === source);
         const rates = {
-          hour: sum(
-            hour.filter((point) => point.source === source),
-            'deliveries',
-          ),
-          day: sum(day, 'deliveries'),
-          duplicatesDay: sum(day, 'duplicates'),
-          rejectedDay: sum(day, REJECTED),
-          handledDay: sum(day, 'handled'),
-          deadDay: sum(day, 'dead'),
+          hour: sumOf(lately, 'deliveries'),
+          day: sumOf(points, 'deliveries'),
+          duplicatesDay: sumOf(points, 'duplicates'),
+          rejectedDay: sumOf(points, REJECTED),
+          handledDay: sumOf(points, 'handled'),
+          deadDay: sumOf(points, 'dead'),
         };
         return [source, rates];
       }),
     );
   }
+}
+
+function sumOf(points: readonly StatPoint[], metric: string): number {
+  return points
+    .filter((point) => point.metric.startsWith(metric))
+    .reduce((total, { value }) => total + value, 0);
 }
 
 function stepsOf(points: readonly StatPoint[], sinceMs: number, stepMs: number, nowMs: number): Step[] {

@@ -1,8 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 import { storable } from '../core/event.js';
 import type { DeadReason } from '../core/states.js';
-import { query } from './own.schema.js';
+import type { Place } from '../core/place.js';
+import { conditionsOf, type ListFilter } from './filter.sql.js';
+import { Parameters, ROW_COLUMNS } from './search.sql.js';
 
 /** Dead rows that died of one error, and a person's word on them. */
 export interface DeadGroup {
@@ -15,6 +18,9 @@ export interface DeadGroup {
   readonly count: number;
   readonly firstAt: Date;
   readonly lastAt: Date;
+  /** Those of its rows, 20 at most. */
+  readonly sources: readonly string[];
+  readonly tenants: readonly string[];
   /** `open` again, and `reopened`, when a row died after it was resolved. */
   readonly state: 'open' | 'acknowledged' | 'resolved';
   readonly reopened: boolean;
@@ -31,6 +37,8 @@ export interface DeadRow {
   readonly reason: DeadReason | null;
   readonly error: string | null;
   readonly failedAt: Date;
+  /** The same as text: a Date drops the microseconds. */
+  readonly at: string;
   readonly source: string | null;
   readonly tenant: string | null;
   readonly eventId: string | null;
@@ -42,14 +50,79 @@ export const DEAD_WINDOW = 10_000;
 
 @Injectable()
 export class DeadStore {
-  /** Groups among the newest `DEAD_WINDOW` dead rows, newest first. */
-  async groups(manager: EntityManager, limit: number): Promise<DeadGroup[]> {
-    return query(manager, GROUPS, [limit, DEAD_WINDOW]);
+  /** Groups among the newest `DEAD_WINDOW` dead rows that match, newest first; from after the group `after`. */
+  async groups(
+    manager: EntityManager,
+    filter: ListFilter,
+    limit: number,
+    after?: Place,
+  ): Promise<{ readonly groups: DeadGroup[]; readonly next?: Place }> {
+    const p = new Parameters();
+    const dead = deadRows(filter, p);
+    const from =
+      after === undefined
+        ? 'true'
+        : `(g.last_at, g.fingerprint) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)})`;
+    const rows: (DeadGroup & { at: string })[] = await query(
+      manager,
+      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint DESC LIMIT ${p.add(limit)}`,
+      p.values,
+    );
+    const groups = rows.map(({ at: _at, ...group }) => group);
+    const last = rows.at(-1);
+    return rows.length < limit || last === undefined
+      ? { groups }
+      : { groups, next: { at: last.at, id: last.fingerprint } };
   }
 
-  /** Rows of a group, newest first. */
-  async rows(manager: EntityManager, fingerprint: string, limit: number): Promise<DeadRow[]> {
-    return query(manager, ROWS, [fingerprint, limit, DEAD_WINDOW]);
+  /** One group; undefined when none of its rows is dead any more. */
+  async group(
+    manager: EntityManager,
+    fingerprint: string,
+    pairs?: ListFilter['pairs'],
+  ): Promise<DeadGroup | undefined> {
+    const p = new Parameters();
+    const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
+    const rows: (DeadGroup & { at: string })[] = await query(
+      manager,
+      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE g.fingerprint = ${p.add(fingerprint)}`,
+      p.values,
+    );
+    if (rows[0] === undefined) return undefined;
+    const { at: _at, ...group } = rows[0];
+    return group;
+  }
+
+  /** Sources and tenants of the dead rows that are looked at. */
+  async scopes(manager: EntityManager): Promise<{ source: string; tenant: string }[]> {
+    return query(
+      manager,
+      `SELECT DISTINCT source, tenant FROM (SELECT source, tenant FROM webhook_outbox WHERE state = 'dead'
+                                             ORDER BY settled_at DESC LIMIT $1) newest WHERE source IS NOT NULL`,
+      [DEAD_WINDOW],
+    );
+  }
+
+  /** Rows of a group, newest first; from after the row `after`. */
+  async rows(
+    manager: EntityManager,
+    fingerprint: string,
+    limit: number,
+    after?: Place,
+    pairs?: ListFilter['pairs'],
+  ): Promise<DeadRow[]> {
+    const p = new Parameters();
+    const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
+    const from =
+      after === undefined
+        ? 'true'
+        : `(d.settled_at, d.id) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)}::uuid)`;
+    return query(
+      manager,
+      `WITH ${dead} ${ROWS} WHERE d.fingerprint = ${p.add(fingerprint)} AND ${from}
+        ORDER BY d.settled_at DESC, d.id DESC LIMIT ${p.add(limit)}`,
+      p.values,
+    );
   }
 
   /** A person's word on a group; `open` takes it back. */
@@ -75,35 +148,43 @@ export class DeadStore {
 }
 
 // What differs between two occurrences of one error (ids, numbers, quoted values) is left out of its name.
-const FINGERPRINT = `md5(concat_ws(' ', kind, name, reason, regexp_replace(left(split_part(coalesce(error, ''), E'\\n', 1), 300),
+export const FINGERPRINT = `md5(concat_ws(' ', kind, name, reason, regexp_replace(left(split_part(coalesce(error, ''), E'\\n', 1), 300),
   '[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|''[^'']*''|"[^"]*"|[0-9]+', '#', 'g')))`;
 
-const DEAD = `
+/** The newest dead rows, and of them those that match, as `dead`. */
+function deadRows(filter: ListFilter, p: Parameters): string {
+  const where = conditionsOf(filter, ROW_COLUMNS, { time: 'o.settled_at', source: 'o.source' }, p).join(
+    ' AND ',
+  );
+  return `
   dead AS MATERIALIZED (
     SELECT id, kind, name, reason, error, attempt, settled_at, source, tenant, event_id, ${FINGERPRINT} AS fingerprint
-      FROM (SELECT * FROM webhook_outbox WHERE state = 'dead' ORDER BY settled_at DESC LIMIT $3) newest
+      FROM (SELECT * FROM webhook_outbox WHERE state = 'dead' ORDER BY settled_at DESC LIMIT ${p.add(DEAD_WINDOW)}) o
+     WHERE ${where}
+  )`;
+}
+
+const GROUPED = `
+  grouped AS (
+    SELECT fingerprint, min(kind) AS kind, min(name) AS name, min(reason) AS reason, count(*)::int AS count,
+           min(settled_at) AS first_at, max(settled_at) AS last_at,
+           (array_agg(error ORDER BY settled_at DESC))[1] AS error,
+           (array_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL))[1:20] AS sources,
+           (array_agg(DISTINCT tenant) FILTER (WHERE tenant <> ''))[1:20] AS tenants
+      FROM dead GROUP BY fingerprint
   )`;
 
 const GROUPS = `
-  WITH ${DEAD.replace('$3', '$2')}, grouped AS (
-    SELECT fingerprint, min(kind) AS kind, min(name) AS name, min(reason) AS reason, count(*)::int AS count,
-           min(settled_at) AS first_at, max(settled_at) AS last_at,
-           (array_agg(error ORDER BY settled_at DESC))[1] AS error
-      FROM dead GROUP BY fingerprint
-  )
   SELECT g.fingerprint, g.kind, g.name, g.reason, g.error, g.count, g.first_at AS "firstAt", g.last_at AS "lastAt",
+         g.last_at::text AS at, coalesce(g.sources, '{}') AS sources, coalesce(g.tenants, '{}') AS tenants,
          CASE WHEN i.state = 'resolved' AND g.last_at > i.changed_at THEN 'open'
               ELSE coalesce(i.state, CASE WHEN g.reason = 'given-up' THEN 'resolved' ELSE 'open' END) END AS state,
          coalesce(i.state = 'resolved' AND g.last_at > i.changed_at, false) AS reopened, i.actor, i.note
-    FROM grouped g LEFT JOIN webhook_issue i ON i.fingerprint = g.fingerprint
-   ORDER BY g.last_at DESC LIMIT $1`;
+    FROM grouped g LEFT JOIN webhook_issue i ON i.fingerprint = g.fingerprint`;
 
 const ROWS = `
-  WITH ${DEAD}
-  SELECT d.id, d.kind, d.name, d.attempt, d.reason, d.error, d.settled_at AS "failedAt", d.source, d.tenant,
-         d.event_id AS "eventId", c.id AS "claimId"
+  SELECT d.id, d.kind, d.name, d.attempt, d.reason, d.error, d.settled_at AS "failedAt", d.settled_at::text AS at,
+         d.source, d.tenant, d.event_id AS "eventId", c.id AS "claimId"
     FROM dead d
     LEFT JOIN LATERAL (SELECT id FROM webhook_claim
-                        WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true
-   WHERE d.fingerprint = $1
-   ORDER BY d.settled_at DESC LIMIT $2`;
+                        WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true`;

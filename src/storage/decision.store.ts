@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { OutboxState } from '../core/states.js';
 import { query } from './own.schema.js';
+import type { OutboxState } from '../core/states.js';
+import { FINGERPRINT } from './dead.store.js';
 import { rerun } from './replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
@@ -32,6 +33,47 @@ export class DecisionStore {
   async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
     const rows: { id: string }[] = await query(manager, GIVE_UP, [outboxIds]);
     return rows.map((row) => row.id);
+  }
+
+  /** How many rows of each name a revival would run, and how many effects of theirs stay done. */
+  async previewRevive(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+  ): Promise<{ readonly name: string; readonly runs: boolean; readonly rows: number }[]> {
+    return query(
+      manager,
+      `WITH dead AS MATERIALIZED (
+         SELECT id, kind, name FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND state = 'dead'
+       )
+       SELECT name, true AS runs, count(*)::int AS rows FROM dead GROUP BY name
+        UNION ALL
+       SELECT e.name, false, count(*)::int FROM dead
+         JOIN webhook_outbox e ON e.parent_id = dead.id AND e.state = 'done' GROUP BY e.name
+        ORDER BY runs DESC, name`,
+      [outboxIds],
+    );
+  }
+
+  /** How many of the rows are in each state, and of what the dead ones died. */
+  async progress(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+  ): Promise<
+    {
+      readonly state: OutboxState;
+      readonly rows: number;
+      readonly fingerprints: string[];
+      readonly error: string | null;
+    }[]
+  > {
+    return query(
+      manager,
+      `SELECT state, count(*)::int AS rows,
+              coalesce(array_agg(DISTINCT ${FINGERPRINT}) FILTER (WHERE state = 'dead'), '{}') AS fingerprints,
+              max(left(error, 300)) FILTER (WHERE state = 'dead') AS error
+         FROM webhook_outbox WHERE id = ANY($1::uuid[]) GROUP BY state ORDER BY rows DESC, state`,
+      [outboxIds],
+    );
   }
 
   /** The state of each row that is there. */

@@ -1,4 +1,5 @@
-import { Parameters, rareState, rowsIn, type Walk } from './search.sql.js';
+import { conditionsOf, type ListFilter } from './filter.sql.js';
+import { Parameters, ROW_COLUMNS, rareStates, rowsIn, type Walk } from './search.sql.js';
 
 export const EVENTS = `
   SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
@@ -54,27 +55,35 @@ export const CONFLICTS = `
   SELECT kind, encode(body_sha256, 'hex') AS sha256, deliveries, first_at AS "firstAt", last_at AS "lastAt"
     FROM webhook_conflict WHERE source = $1 AND tenant = $2 AND event_id = $3 ORDER BY first_at LIMIT 50`;
 
-/** Effects, newest first; a state that few rows are in is looked up from its own index. */
-export function effects(
-  filter: { readonly name?: string; readonly state?: string; readonly before?: string },
-  limit: number,
-  scan: number,
-): Walk {
+/** Effects, newest first; states that few rows are in are looked up from their own indexes. */
+export function effects(filter: ListFilter, limit: number, scan: number, before?: string): Walk {
   const p = new Parameters();
-  const state = rareState(filter.state);
-  const before = filter.before === undefined ? 'true' : `id < ${p.add(filter.before)}::uuid`;
-  const candidates = state
-    ? `SELECT * FROM ${rowsIn(state)} WHERE kind = 'effect' AND ${before} LIMIT ${p.add(scan)}`
-    : `SELECT * FROM webhook_outbox WHERE ${before} ORDER BY id DESC LIMIT ${p.add(scan)}`;
-  const where = [`o.kind = 'effect'`];
-  if (filter.name !== undefined) where.push(`o.name = ${p.add(filter.name)}`);
-  if (filter.state !== undefined) where.push(`o.state = ${p.add(filter.state)}`);
+  const states = rareStates(filter);
+  const range = before === undefined ? 'true' : `id < ${p.add(before)}::uuid`;
+  const most = p.add(scan);
+  const candidates = states
+    ? states
+        .map((one) => `(SELECT * FROM ${rowsIn(one)} WHERE kind = 'effect' AND ${range} LIMIT ${most})`)
+        .join(' UNION ALL ')
+    : `SELECT * FROM webhook_outbox WHERE ${range} ORDER BY id DESC LIMIT ${most}`;
+  const asked = conditionsOf(filter, ROW_COLUMNS, { time: 'o.created_at', source: 'o.source' }, p);
+  const where = [`o.kind = 'effect'`, ...asked].join(' AND ');
   return {
     text: `SELECT ${ROW}, o.source, o.tenant, o.event_id AS "eventId", c.id AS "claimId"
-             FROM (SELECT * FROM (${candidates}) o WHERE ${where.join(' AND ')} ORDER BY o.id DESC LIMIT ${p.add(limit)}) o
+             FROM (SELECT * FROM (${candidates}) o WHERE ${where} ORDER BY o.id DESC LIMIT ${p.add(limit)}) o
              LEFT JOIN LATERAL (SELECT id FROM webhook_claim
                                  WHERE source = o.source AND tenant = o.tenant AND event_id = o.event_id OFFSET 0) c ON true
             ORDER BY o.id DESC`,
+    parameters: p.values,
+  };
+}
+
+/** The last row that a page of effects has looked at; none when it has seen all. */
+export function effectsEnd(scan: number, before?: string): Walk {
+  const p = new Parameters();
+  const range = before === undefined ? 'true' : `id < ${p.add(before)}::uuid`;
+  return {
+    text: `SELECT id FROM webhook_outbox WHERE ${range} ORDER BY id DESC OFFSET ${p.add(scan - 1)} LIMIT 1`,
     parameters: p.values,
   };
 }

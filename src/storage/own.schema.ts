@@ -14,6 +14,9 @@ interface OwnSchema {
 
 const schemas = new WeakMap<DataSource, OwnSchema>();
 
+/** Far more than the statements that are fixed. */
+const MAX_TEXTS = 2_000;
+
 /** A table or view of ours in a statement. Statements hold no other word that begins so. */
 const OWN_NAME = /(?<![\w.])webhook_[a-z_]+/g;
 
@@ -58,6 +61,8 @@ export function qualified(dataSource: DataSource, sql: string): string {
   let text = texts.get(sql);
   if (text === undefined) {
     text = inSchema(name, sql);
+    // Filters that people write make texts without end.
+    if (texts.size >= MAX_TEXTS) texts.clear();
     texts.set(sql, text);
   }
   return text;

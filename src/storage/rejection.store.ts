@@ -1,6 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { query } from './own.schema.js';
+import { conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
+import { Parameters } from './search.sql.js';
 
 /** A request that was not believed, explained. Bytes and values of headers only where the application asked to keep them. */
 export interface Rejected {
@@ -51,13 +53,20 @@ export class RejectionStore {
     ]);
   }
 
-  /** Newest first, from before the row `before`. */
+  /** Those that match, newest first, from before the row `before`. */
   async list(
     manager: EntityManager,
+    filter: ListFilter,
     limit: number,
-    filter: { readonly source?: string; readonly before?: string },
+    before?: string,
   ): Promise<ListedRejection[]> {
-    return query(manager, LIST, [limit, filter.before ?? LAST_ID, filter.source ?? null]);
+    const p = new Parameters();
+    const where = conditionsOf(filter, COLUMNS, { time: 'r.at', source: 'r.source' }, p).join(' AND ');
+    return query(
+      manager,
+      `${LIST} WHERE r.id < ${p.add(before ?? LAST_ID)}::uuid AND ${where} ORDER BY r.id DESC LIMIT ${p.add(limit)}`,
+      p.values,
+    );
   }
 
   /** Requests of a source that were kept and not taken in since, oldest first, from after the row `after`. */
@@ -105,12 +114,16 @@ const ADD = `
                                  method, url, headers, body)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
 
+const COLUMNS = {
+  source: textIs('r.source'),
+  reason: textIs('r.reason'),
+  error: textHas(`(r.diagnosis || ' ' || r.detail || ' ' || r.explanation)`),
+};
+
 const LIST = `
-  SELECT id, at, source, reason, detail, diagnosis, explanation, bytes, content_type AS "contentType",
-         header_names AS "headerNames", method, body IS NOT NULL AS kept, taken_at AS "takenAt", taken_as AS "takenAs"
-    FROM webhook_rejection
-   WHERE id < $2 AND ($3::text IS NULL OR source = $3)
-   ORDER BY id DESC LIMIT $1`;
+  SELECT r.id, r.at, r.source, r.reason, r.detail, r.diagnosis, r.explanation, r.bytes, r.content_type AS "contentType",
+         r.header_names AS "headerNames", r.method, r.body IS NOT NULL AS kept, r.taken_at AS "takenAt", r.taken_as AS "takenAs"
+    FROM webhook_rejection r`;
 
 const KEPT = `
   SELECT id, at, method, url, headers, body FROM webhook_rejection

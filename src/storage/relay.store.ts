@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { storable } from '../core/event.js';
 import { query } from './own.schema.js';
+import { storable } from '../core/event.js';
 import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
 
 /** A running process, as it tells of itself. */
@@ -101,8 +101,13 @@ export class RelayStore {
     return rows.map(({ source }) => source);
   }
 
-  async backlog(manager: EntityManager): Promise<Backlog> {
+  async counts(manager: EntityManager): Promise<Omit<Backlog, 'overdue'>> {
     const [row]: [{ pending: number; dead: number; parked: number }] = await query(manager, COUNTS);
+    return row;
+  }
+
+  async backlog(manager: EntityManager): Promise<Backlog> {
+    const row = await this.counts(manager);
     const overdue: { name: string; ageMs: number }[] = await query(manager, OVERDUE);
     return { ...row, overdue };
   }

@@ -1,4 +1,13 @@
 import type { Place } from '../core/place.js';
+import {
+  conditionsOf,
+  numberIs,
+  textHas,
+  textIs,
+  type Asked,
+  type ListFilter,
+  type Test,
+} from './filter.sql.js';
 import { PENDING_ROWS } from './pending.sql.js';
 
 /**
@@ -10,32 +19,30 @@ export interface Walk {
   readonly parameters: unknown[];
 }
 
-export interface WalkFilter {
-  readonly sources?: readonly string[];
-  readonly tenant?: string;
-  readonly type?: string;
-  readonly state?: string;
-  readonly after?: Date;
-  readonly before?: Date;
-}
 /** Minutes by which an id's time, the receiver's clock, may differ from `received_at`, the database's. */
 const CLOCKS_MS = 5 * 60_000;
 
 /** Claims in index order that match, up to `limit` of them among the next `scan`. */
-export function walk(filter: WalkFilter, from: Place | undefined, limit: number, scan: number): Walk {
+export function walk(filter: ListFilter, from: Place | undefined, limit: number, scan: number): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
-  const hits = matches(filter, p);
-  // OFFSET 0: states are derived one by one, in the order of the walk, and no further than the page needs.
-  const state =
-    filter.state === undefined
-      ? ''
-      : `CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${stateIs(filter.state, p)} OFFSET 0) s`;
+  const { hits, state } = matches(filter, p);
   return {
     text: `SELECT w.id, w.at FROM (
-             SELECT c.id, c.received_at, c.received_at::text AS at, c.tenant, c.event_type, c.source FROM webhook_claim c
+             SELECT ${CLAIM} FROM webhook_claim c
               WHERE ${where} ORDER BY ${order('c')} LIMIT ${p.add(scan)}
            ) w ${state} WHERE ${hits} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
+    parameters: p.values,
+  };
+}
+
+/** Which of some claims match. */
+export function among(filter: ListFilter, ids: readonly string[]): Walk {
+  const p = new Parameters();
+  const { hits, state } = matches(filter, p);
+  return {
+    text: `SELECT w.id, w.at FROM (SELECT ${CLAIM} FROM webhook_claim c WHERE c.id = ANY(${p.add(ids)}::uuid[])) w
+            ${state} WHERE ${hits} AND ${timesOf(filter, p)} ORDER BY w.id DESC`,
     parameters: p.values,
   };
 }
@@ -44,7 +51,7 @@ export function walk(filter: WalkFilter, from: Place | undefined, limit: number,
  * Where a walk of `scan` rows has ended, or a little before that; none when there are fewer. From the index alone, since the rows
  * in between were read once already.
  */
-export function walkEnd(filter: WalkFilter, from: Place | undefined, scan: number): Walk {
+export function walkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
   const p = new Parameters();
   const { where, only } = range(filter, from, p, 'index');
   const offset = `OFFSET ${p.add(scan - 1)} LIMIT 1`;
@@ -61,7 +68,7 @@ export function walkEnd(filter: WalkFilter, from: Place | undefined, scan: numbe
 }
 
 /** As `walkEnd`, to the row: for a moment in which more claims came than one walk looks at. */
-export function exactWalkEnd(filter: WalkFilter, from: Place | undefined, scan: number): Walk {
+export function exactWalkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
   return {
@@ -72,35 +79,35 @@ export function exactWalkEnd(filter: WalkFilter, from: Place | undefined, scan: 
 }
 
 /**
- * Events with rows in a state that few rows are in, found from those rows: the newest `scan` of the dead, any `scan` of the others.
+ * Events with rows in states that few rows are in, found from those rows: the newest `scan` of the dead, any `scan` of the others.
  * Each OFFSET 0 keeps PostgreSQL from joining these few with all claims by a hash.
  */
 export function owedEvents(
-  filter: WalkFilter,
+  filter: ListFilter,
   from: Place | undefined,
   limit: number,
   scan: number,
-  rowState: RareState,
+  states: readonly RareState[],
 ): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
-  const newest = rowState === 'dead' ? 'ORDER BY settled_at DESC' : '';
+  const { hits, state } = matches(filter, p);
+  const most = p.add(scan);
+  const owed = states.map(
+    (one) => `(SELECT source, tenant, event_id FROM ${rowsIn(one)}
+                WHERE event_id IS NOT NULL ${one === 'pending' ? `AND kind = 'handler'` : ''}
+                ${one === 'dead' ? 'ORDER BY settled_at DESC' : ''} LIMIT ${most})`,
+  );
   return {
     text: `WITH rows AS MATERIALIZED (
-             SELECT DISTINCT source, tenant, event_id FROM (
-               SELECT source, tenant, event_id FROM ${rowsIn(rowState)}
-                WHERE event_id IS NOT NULL ${rowState === 'parked' ? '' : `AND kind = 'handler'`}
-                ${newest} LIMIT ${p.add(scan)}) found
+             SELECT DISTINCT source, tenant, event_id FROM (${owed.join(' UNION ALL ')}) found
            ), w AS MATERIALIZED (
-             SELECT c.id, c.received_at, c.received_at::text AS at, c.tenant, c.event_type, c.source
-               FROM rows r
-              CROSS JOIN LATERAL (SELECT id, received_at, tenant, event_type, source FROM webhook_claim
+             SELECT c.* FROM rows r
+              CROSS JOIN LATERAL (SELECT ${CLAIM} FROM webhook_claim c
                                    WHERE source = r.source AND tenant = r.tenant AND event_id = r.event_id OFFSET 0) c
               WHERE ${where} ORDER BY ${order('c')}
            )
-           SELECT w.id, w.at FROM w
-            CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${stateIs(filter.state!, p)} OFFSET 0) s
-            WHERE ${matches(filter, p)} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
+           SELECT w.id, w.at FROM w ${state} WHERE ${hits} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
     parameters: p.values,
   };
 }
@@ -114,10 +121,10 @@ export function moreRows(rowState: RareState, scan: number): Walk {
 }
 
 /** @param by `index`: only conditions that the walk's index answers by itself; these may let a few more rows through */
-function range(filter: WalkFilter, from: Place | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
+function range(filter: ListFilter, from: Place | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
   const where = ['true'];
   // One source has an index of its own, in the order of arrival; otherwise our ids, which carry the time, are walked.
-  const [only] = filter.sources?.length === 1 ? filter.sources : [];
+  const only = onlySource(filter);
   if (only !== undefined) {
     where.push(`c.source = ${p.add(only)}`);
     if (from !== undefined)
@@ -140,27 +147,85 @@ function range(filter: WalkFilter, from: Place | undefined, p: Parameters, by: '
   return { where: where.join(' AND '), order, only };
 }
 
-function matches(filter: WalkFilter, p: Parameters): string {
-  const where = ['true'];
-  if (filter.sources !== undefined && filter.sources.length > 1)
-    where.push(`w.source = ANY(${p.add(filter.sources)}::text[])`);
-  if (filter.tenant !== undefined) where.push(`w.tenant = ${p.add(filter.tenant)}`);
-  if (filter.type !== undefined) {
-    where.push(
-      filter.type.endsWith('*')
-        ? `starts_with(w.event_type, ${p.add(filter.type.slice(0, -1))})`
-        : `w.event_type = ${p.add(filter.type)}`,
-    );
-  }
-  return where.join(' AND ');
+/** Columns of a claim that filters ask for. */
+const CLAIM = 'c.id, c.received_at, c.received_at::text AS at, c.source, c.tenant, c.event_id, c.event_type';
+
+/** The one source that a filter asks for; undefined where it asks for several, for the start of a name, or for none. */
+function onlySource({ tests }: ListFilter): string | undefined {
+  const asked = tests.find(({ key, not }) => key === 'source' && !not);
+  const [value] = asked?.values.length === 1 ? asked.values : [];
+  return value?.endsWith('*') ? undefined : value;
+}
+
+/**
+ * Conditions on a claim `w`, and a join that keeps the claims whose state is right. OFFSET 0: states are derived one by one, in the
+ * order of the walk, and no further than the page needs.
+ */
+function matches(filter: ListFilter, p: Parameters): { hits: string; state: string } {
+  const { tests, visible } = filter;
+  const columns = {
+    source: textIs('w.source'),
+    tenant: textIs('w.tenant'),
+    type: textIs('w.event_type'),
+    id: (values: readonly string[], to: Parameters) =>
+      `(${textIs('w.event_id')(values, to)} OR ${textIs('w.id::text')(values, to)})`,
+  };
+  const at = { time: 'w.received_at', source: 'w.source' };
+  const asked = conditionsOf({ tests, ...(visible ? { visible } : {}) }, columns, at, p);
+  const states = tests.filter(({ key }) => key === 'state').map((test) => stateTest(test, p));
+  return {
+    hits: [...asked, ...rowTests(tests, p)].join(' AND '),
+    state:
+      states.length === 0
+        ? ''
+        : `CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${states.join(' AND ')} OFFSET 0) s`,
+  };
+}
+
+function timesOf({ after, before }: ListFilter, p: Parameters): string {
+  const times = { tests: [], ...(after ? { after } : {}), ...(before ? { before } : {}) };
+  return conditionsOf(times, {}, { time: 'w.received_at', source: 'w.source' }, p).join(' AND ');
+}
+
+const ROW_KEYS = ['handler', 'effect', 'error', 'attempts'];
+/** What lists of rows are asked by; the rows are called `o`. */
+export const ROW_COLUMNS: Readonly<Record<string, Asked>> = {
+  handler: (values, p) => `(o.kind = 'handler' AND ${textIs('o.name')(values, p)})`,
+  effect: (values, p) => `(o.kind = 'effect' AND ${textIs('o.name')(values, p)})`,
+  error: textHas('o.error'),
+  reason: textIs('o.reason'),
+  attempts: numberIs('o.attempt'),
+  state: textIs('o.state'),
+  source: textIs('o.source'),
+  tenant: textIs('o.tenant'),
+  id: (values, p) => `(${textIs('o.event_id')(values, p)} OR ${textIs('o.id::text')(values, p)})`,
+};
+
+/** What is asked of an event's rows: one row has all that must be, and none has any of what must not. */
+function rowTests(tests: readonly Test[], p: Parameters): string[] {
+  const asked = tests.filter(({ key }) => ROW_KEYS.includes(key));
+  const must = asked.filter(({ not }) => !not);
+  const mustNot = asked
+    .filter(({ not }) => not)
+    .map((test) => `NOT ${someRow([{ ...test, not: false }], p)}`);
+  return must.length === 0 ? mustNot : [someRow(must, p), ...mustNot];
+}
+
+/** OFFSET 0: looked up for each claim, and never joined with the whole table. */
+function someRow(tests: readonly Test[], p: Parameters): string {
+  const where = conditionsOf({ tests }, ROW_COLUMNS, { time: '', source: '' }, p).join(' AND ');
+  return `EXISTS (SELECT FROM webhook_outbox o WHERE o.source = w.source AND o.tenant = w.tenant AND o.event_id = w.event_id
+                     AND o.event_id IS NOT NULL AND ${where} OFFSET 0)`;
 }
 
 const RARE = ['dead', 'parked', 'pending'] as const;
 export type RareState = (typeof RARE)[number];
 
-/** The state, when it is one that few rows are in. */
-export function rareState(state: string | undefined): RareState | undefined {
-  return RARE.find((one) => one === state);
+/** The states asked for, when few rows are in each of them. */
+export function rareStates({ tests }: ListFilter): readonly RareState[] | undefined {
+  const asked = tests.find(({ key, not }) => key === 'state' && !not);
+  const rare = RARE.filter((one) => asked?.values.includes(one));
+  return asked !== undefined && rare.length === new Set(asked.values).size ? rare : undefined;
 }
 
 /** Rows in a state that few are in, as the partial indexes have them. A literal, since a generic plan for a parameter cannot use them. */
@@ -170,8 +235,14 @@ export function rowsIn(state: RareState): string {
     : `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
 }
 
+function stateTest({ values, not }: Test, p: Parameters): string {
+  return `${not ? 'NOT ' : ''}(${values.map((value) => stateIs(value, p)).join(' OR ')})`;
+}
+
+/** An event with a dead effect is looked for under `dead`, although its handlers are done. */
 function stateIs(state: string, p: Parameters): string {
-  return state === 'parked' ? 'e.effects_parked > 0' : `e.state = ${p.add(state)}`;
+  if (state === 'parked') return 'e.effects_parked > 0';
+  return state === 'dead' ? `(e.state = 'dead' OR e.effects_dead > 0)` : `e.state = ${p.add(state)}`;
 }
 
 function idAt(time: Date, offsetMs: number): string {

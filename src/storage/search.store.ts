@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 import type { EventKey } from '../core/event.js';
 import { UUID, cursor, type Place } from '../core/place.js';
 import type { DeadReason, EventState, OutboxState, ParkedReason } from '../core/states.js';
@@ -12,23 +13,20 @@ import {
   EVENTS,
   SOURCES,
   effects,
+  effectsEnd,
 } from './event.sql.js';
-import { query } from './own.schema.js';
-import { exactWalkEnd, moreRows, owedEvents, rareState, walk, walkEnd, type Walk } from './search.sql.js';
-
-/** Which events a person asks for. */
-export interface EventFilter {
-  readonly sources?: readonly string[];
-  readonly tenant?: string;
-  /** A type, or its start with `*` at the end. */
-  readonly type?: string;
-  /** `parked`: with an effect that waits for a person. */
-  readonly state?: EventState | 'parked';
-  /** The provider's id, or one of ours (of the event, or of a row of its). */
-  readonly id?: string;
-  readonly after?: Date;
-  readonly before?: Date;
-}
+import type { ListFilter } from './filter.sql.js';
+import {
+  among,
+  exactWalkEnd,
+  moreRows,
+  owedEvents,
+  rareStates,
+  walk,
+  walkEnd,
+  type RareState,
+  type Walk,
+} from './search.sql.js';
 
 export interface ListedEvent extends EventKey {
   readonly id: string;
@@ -113,6 +111,8 @@ export interface Conflict {
 const SCAN = 10_000;
 const SCAN_STATES = 4_000;
 const SCAN_ROWS = 5_000;
+/** Keys that are answered from an event's rows. */
+const DERIVED = ['state', 'handler', 'effect', 'error', 'attempts'];
 
 /** What people look for. Every question is bounded in the rows it may touch. */
 @Injectable()
@@ -124,15 +124,16 @@ export class SearchStore {
    */
   async events(
     manager: EntityManager,
-    filter: EventFilter,
+    filter: ListFilter,
     limit: number,
     configured: readonly string[],
     from?: Place,
     scan?: number,
   ): Promise<EventPage> {
-    if (filter.id !== undefined) return this.byId(manager, filter, configured);
-    const rows = rareState(filter.state);
-    const most = scan ?? (filter.state === undefined ? SCAN : SCAN_STATES);
+    const id = wholeId(filter);
+    if (id !== undefined) return this.byId(manager, filter, id, configured);
+    const rows = rareStates(filter);
+    const most = scan ?? (filter.tests.some(({ key }) => DERIVED.includes(key)) ? SCAN_STATES : SCAN);
     const hits = await run<Place>(
       manager,
       rows === undefined
@@ -142,8 +143,8 @@ export class SearchStore {
     const events = await this.page(manager, hits.slice(0, limit));
     if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
     if (rows !== undefined) {
-      const more = await run<unknown>(manager, moreRows(rows, scan ?? SCAN_ROWS));
-      return more.length > 0 ? { events, rowsLookedAt: scan ?? SCAN_ROWS } : { events };
+      const more = await this.hasMore(manager, rows, scan ?? SCAN_ROWS);
+      return more ? { events, rowsLookedAt: scan ?? SCAN_ROWS } : { events };
     }
     let [end] = await run<Place>(manager, walkEnd(filter, from, most));
     if (end !== undefined && end.at === from?.at)
@@ -190,10 +191,29 @@ export class SearchStore {
 
   async effects(
     manager: EntityManager,
-    filter: { readonly name?: string; readonly state?: OutboxState; readonly before?: string },
+    filter: ListFilter,
     limit: number,
-  ): Promise<EffectRow[]> {
-    return run<EffectRow>(manager, effects(filter, limit, SCAN_ROWS));
+    before?: string,
+  ): Promise<{ readonly effects: EffectRow[]; readonly next?: string }> {
+    const rows = await run<EffectRow>(manager, effects(filter, limit, SCAN_ROWS, before));
+    if (rows.length === limit) return { effects: rows, next: rows.at(-1)!.id };
+    if (rareStates(filter) !== undefined) return { effects: rows };
+    const [end] = await run<{ id: string }>(manager, effectsEnd(SCAN_ROWS, before));
+    return end === undefined ? { effects: rows } : { effects: rows, next: end.id };
+  }
+
+  /** Source and tenant of claims and of outbox rows, by our ids. */
+  async scopes(
+    manager: EntityManager,
+    ids: readonly string[],
+  ): Promise<Map<string, { source: string; tenant: string }>> {
+    const rows: { id: string; source: string; tenant: string }[] = await query(
+      manager,
+      `SELECT id, source, tenant FROM webhook_claim WHERE id = ANY($1::uuid[])
+        UNION ALL SELECT id, source, tenant FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND source IS NOT NULL`,
+      [ids],
+    );
+    return new Map(rows.map(({ id, source, tenant }) => [id, { source, tenant }]));
   }
 
   /** The last event of each source. */
@@ -208,14 +228,28 @@ export class SearchStore {
 
   private async byId(
     manager: EntityManager,
-    filter: EventFilter,
+    filter: ListFilter,
+    id: string,
     configured: readonly string[],
   ): Promise<EventPage> {
-    const found: Place[] = UUID.test(filter.id!) ? await query(manager, BY_OUR_ID, [filter.id]) : [];
-    const named: Place[] = await query(manager, BY_EVENT_ID, [filter.sources ?? configured, filter.id]);
-    const unique = new Map([...found, ...named].map((place) => [place.id, place]));
-    const events = await this.page(manager, [...unique.values()]);
-    return { events: events.filter((event) => agrees(event, filter)) };
+    const found: Place[] = UUID.test(id) ? await query(manager, BY_OUR_ID, [id]) : [];
+    const named: Place[] = await query(manager, BY_EVENT_ID, [configured, id]);
+    const ids = [...new Set([...found, ...named].map((place) => place.id))];
+    if (ids.length === 0) return { events: [] };
+    const tests = filter.tests.filter(({ key, not }) => key !== 'id' || not);
+    return { events: await this.page(manager, await run<Place>(manager, among({ ...filter, tests }, ids))) };
+  }
+
+  private async hasMore(
+    manager: EntityManager,
+    states: readonly RareState[],
+    scan: number,
+  ): Promise<boolean> {
+    for (const state of states) {
+      const more = await run<unknown>(manager, moreRows(state, scan));
+      if (more.length > 0) return true;
+    }
+    return false;
   }
 
   private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
@@ -224,17 +258,10 @@ export class SearchStore {
   }
 }
 
-function agrees(event: ListedEvent, filter: EventFilter): boolean {
-  const { sources, tenant, type, state, after, before } = filter;
-  return (
-    (sources === undefined || sources.includes(event.source)) &&
-    (tenant === undefined || event.tenant === tenant) &&
-    (type === undefined ||
-      (type.endsWith('*') ? event.type.startsWith(type.slice(0, -1)) : event.type === type)) &&
-    (state === undefined || (state === 'parked' ? event.effectsParked > 0 : event.state === state)) &&
-    (after === undefined || event.receivedAt >= after) &&
-    (before === undefined || event.receivedAt < before)
-  );
+/** The id that is asked for, where it is a whole one. */
+function wholeId({ tests }: ListFilter): string | undefined {
+  const [value] = tests.find(({ key, not }) => key === 'id' && !not)?.values ?? [];
+  return value?.endsWith('*') ? undefined : value;
 }
 
 async function run<T>(manager: EntityManager, { text, parameters }: Walk): Promise<T[]> {

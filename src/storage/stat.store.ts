@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { query } from './own.schema.js';
 import { storable } from '../core/event.js';
 import type { Counted, SecretUse } from '../core/tally.js';
-import { query } from './own.schema.js';
 
 const MAX_METRIC_BYTES = 100;
 
@@ -56,26 +56,34 @@ export class StatStore {
     }
   }
 
-  /** Sums (of gauges: the largest) since `sinceMs` milliseconds ago, in steps of `stepMs` milliseconds. */
+  /**
+   * Sums (of gauges: the largest) since `sinceMs` milliseconds ago, in steps of `stepMs` milliseconds.
+   * @param sources each by itself; undefined: all together
+   */
   async series(
     manager: EntityManager,
     sinceMs: number,
     stepMs: number,
-    bySource: boolean,
+    sources?: readonly string[],
   ): Promise<StatPoint[]> {
-    const rows: { at: Date; source: string; metric: string; value: string }[] = await query(manager, SERIES, [
-      sinceMs,
-      stepMs,
-      bySource,
-    ]);
+    const rows: { at: Date; source: string; metric: string; value: string }[] = await query(
+      manager,
+      sources === undefined ? SERIES : SERIES_BY_SOURCE,
+      sources === undefined ? [sinceMs, stepMs] : [sinceMs, stepMs, sources],
+    );
     return rows.map((row) => ({ ...row, value: Number(row.value) }));
   }
 
-  async secretUses(manager: EntityManager): Promise<(SecretUse & { readonly firstAt: Date })[]> {
+  async secretUses(
+    manager: EntityManager,
+    sources: readonly string[],
+  ): Promise<(SecretUse & { readonly firstAt: Date })[]> {
     const rows: { source: string; fingerprint: string; deliveries: string; first_at: Date; last_at: Date }[] =
       await query(
         manager,
-        `SELECT source, fingerprint, deliveries, first_at, last_at FROM webhook_secret_use ORDER BY source, last_at DESC LIMIT 500`,
+        `SELECT source, fingerprint, deliveries, first_at, last_at FROM webhook_secret_use
+          WHERE source = ANY($1::text[]) ORDER BY source, last_at DESC LIMIT 2000`,
+        [sources],
       );
     return rows.map((row) => ({
       source: row.source,
@@ -115,9 +123,11 @@ const ADD_SECRETS = `
       ON CONFLICT (source, fingerprint) DO UPDATE
      SET deliveries = u.deliveries + EXCLUDED.deliveries, last_at = greatest(u.last_at, EXCLUDED.last_at)`;
 
-const SERIES = `
-  SELECT date_bin($2 * interval '1 ms', minute, '2000-01-01') AS at, CASE WHEN $3 THEN source ELSE '' END AS source, metric,
+const series = (source: string, where: string) => `
+  SELECT date_bin($2 * interval '1 ms', minute, '2000-01-01') AS at, ${source} AS source, metric,
          CASE WHEN metric LIKE 'max:%' THEN max(value) ELSE sum(value) END AS value
     FROM webhook_stat
-   WHERE minute > now() - $1 * interval '1 ms'
+   WHERE minute > now() - $1 * interval '1 ms' AND ${where}
    GROUP BY 1, 2, 3 ORDER BY 1`;
+const SERIES = series(`''`, 'true');
+const SERIES_BY_SOURCE = series('source', 'source = ANY($3::text[])');

@@ -63,7 +63,7 @@ describe('what a person does', () => {
     });
     return (await inspector.event((await found(id)).id))!;
   };
-  const lastAudit = async () => (await inspector.audit())[0]!;
+  const lastAudit = async () => (await inspector.audit()).audit[0]!;
   const applied = async (id: string) => {
     const [row] = await database.query<{ applied_count: number }>(
       `SELECT applied_count FROM received_event WHERE event_id = '${id}'`,
@@ -197,7 +197,9 @@ describe('what a person does', () => {
     expect((await found('paused')).state).toBe('pending');
     expect(await operator.resume('source', 'awardee', ann)).toBe(true);
     await ended('paused');
-    expect((await inspector.audit()).slice(0, 3).map(({ action, outcome }) => [action, outcome])).toEqual([
+    expect(
+      (await inspector.audit()).audit.slice(0, 3).map(({ action, outcome }) => [action, outcome]),
+    ).toEqual([
       ['resume', { changed: true }],
       ['pause', { changed: false }],
       ['pause', { changed: true }],
@@ -216,7 +218,7 @@ describe('what a person does', () => {
         refused: [{ event: key('nobody') }],
       });
       expect(sink.requests.map(({ body }) => body)).toEqual(['{"amount":7}']);
-      const [done, refused] = await inspector.audit();
+      const [done, refused] = (await inspector.audit()).audit;
       expect(done).toMatchObject({
         action: 'forward',
         detail: { to: `${sink.origin}/hook` },
@@ -383,7 +385,7 @@ describe('what a person does', () => {
       { state: 'dead', reason: 'given-up', error: expect.stringContaining('is closed') },
     ]);
     // A person has said what there is to say of it.
-    expect((await inspector.deadGroups()).find((group) => group.reason === 'given-up')).toMatchObject({
+    expect((await inspector.deadGroups()).groups.find((group) => group.reason === 'given-up')).toMatchObject({
       state: 'resolved',
       reopened: false,
     });

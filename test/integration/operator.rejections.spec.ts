@@ -67,7 +67,7 @@ describe('rejections', () => {
     app.get(Inbox).receive(source, { headers, rawBody: body });
   const explained = async () => {
     await app.get(DeskKeeper).round();
-    return (await app.get(Inspector).rejections({}))[0]!;
+    return (await app.get(Inspector).rejections()).rejections[0]!;
   };
 
   beforeAll(async () => {
@@ -215,7 +215,7 @@ describe('rejections', () => {
       const forged = stripeEvent('evt_forged', 'invoice.paid');
       for (let i = 0; i < 2; i += 1) await send('stripe', { ...forged, body: Buffer.from('{}') });
       await app.get(DeskKeeper).round();
-      const sources = (await app.get(Inspector).rejections({})).map(({ source }) => source);
+      const sources = (await app.get(Inspector).rejections()).rejections.map(({ source }) => source);
       expect(sources.filter((source) => source === 'stripe')).toHaveLength(2);
       expect(sources.filter((source) => source === 'acme')).toHaveLength(18);
     });
@@ -266,7 +266,7 @@ describe('rejections', () => {
         'k2',
         'k1',
       ]);
-      const rows = await app.get(Inspector).rejections({ source: 'acme' });
+      const { rejections: rows } = await app.get(Inspector).rejections('source:acme');
       expect(rows.filter((row) => row.takenAs === 'ok')).toHaveLength(3);
       expect(rows.filter((row) => row.kept)).toHaveLength(1);
     });
@@ -342,7 +342,7 @@ describe('rejections', () => {
       for (const id of ['1', '2', '3']) await send('acme', acmeRequest(id, OTHER_SECRET, 'x'.repeat(1_000)));
       await app.get(DeskKeeper).round();
       await new RejectionStore().prune(database.dataSource.manager, 3_600_000, 10, 2_000);
-      const rows = await app.get(Inspector).rejections({});
+      const { rejections: rows } = await app.get(Inspector).rejections();
       expect(rows.map((row) => row.kept)).toEqual([true, true, false]);
     });
   });

@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { placeOf, type Place } from '../../src/core/place.js';
 import { Inbox, InputRefused, Inspector, Operator, Stats, type Alert } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { parseFilter } from '../../src/operator/event.filter.js';
 import { SearchStore } from '../../src/storage/search.store.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -85,7 +86,7 @@ describe('the operator', () => {
       'dead-22',
       'dead-333',
     ]);
-    const [group] = await inspector.deadGroups();
+    const [group] = (await inspector.deadGroups()).groups;
     expect(group).toMatchObject({
       count: 3,
       state: 'open',
@@ -95,22 +96,26 @@ describe('the operator', () => {
     expect(group!.error).toContain('is closed');
 
     await operator.setIssue(group!.fingerprint, 'acknowledged', deed);
-    expect((await inspector.deadGroups())[0]).toMatchObject({ state: 'acknowledged', actor: deed.by });
+    expect((await inspector.deadGroups()).groups[0]).toMatchObject({ state: 'acknowledged', actor: deed.by });
     await operator.setIssue(group!.fingerprint, 'resolved', deed);
     await send('awardee', awardee('dead-4444', 'grant.made', {}));
     await settled('dead-4444', 'dead');
-    expect((await inspector.deadGroups())[0]).toMatchObject({ state: 'open', reopened: true, count: 4 });
+    expect((await inspector.deadGroups()).groups[0]).toMatchObject({
+      state: 'open',
+      reopened: true,
+      count: 4,
+    });
 
     world.grantsFail = false;
-    const rows = await inspector.deadGroup(group!.fingerprint);
+    const { rows } = await inspector.deadGroup(group!.fingerprint);
     const revived = await operator.revive(
       rows.map((row) => row.id),
       deed,
     );
     expect(revived).toHaveLength(4);
     for (const id of ['dead-1', 'dead-22', 'dead-333', 'dead-4444']) await settled(id, 'processed');
-    expect(await inspector.deadGroups()).toEqual([]);
-    expect((await inspector.audit())[0]).toMatchObject({
+    expect((await inspector.deadGroups()).groups).toEqual([]);
+    expect((await inspector.audit()).audit[0]).toMatchObject({
       actor: deed.by,
       reason: deed.reason,
       action: 'revive',
@@ -174,13 +179,14 @@ describe('the operator', () => {
     const all = await database.query<{ n: number }>(
       `SELECT count(*)::int AS n FROM webhook_claim WHERE source = 'stripe'`,
     );
-    for (const filter of [{ sources: ['stripe'] }, { sources: ['stripe', 'nowhere'] }]) {
+    for (const sources of [['stripe'], ['stripe', 'nowhere']]) {
       for (const type of ['a.moment', 'nothing']) {
+        const filter = parseFilter(`source:${sources.join(',')} type:${type}`);
         const seen = new Set<string>();
         let from: Place | undefined;
         let pages = 0;
         do {
-          const page = await store.events(dataSource.manager, { ...filter, type }, 50, ['stripe'], from, 3);
+          const page = await store.events(dataSource.manager, filter, 50, ['stripe'], from, 3);
           for (const event of page.events) seen.add(event.eventId);
           from = placeOf(page.next);
           pages += 1;
@@ -207,7 +213,7 @@ describe('the operator', () => {
   });
 
   it('lists sources with the secret in use, and instances', async () => {
-    const source = (await inspector.sources()).find(({ name }) => name === 'awardee')!;
+    const source = (await inspector.sources()).sources.find(({ name }) => name === 'awardee')!;
     expect(source).toMatchObject({ provider: 'hmac', retries: 'own', lastType: 'grant.made' });
     expect(source.secrets).toEqual([
       expect.objectContaining({ configured: true, deliveries: 9, fingerprint: expect.any(String) }),
@@ -219,7 +225,130 @@ describe('the operator', () => {
     expect(overdue).toEqual([]);
   });
 
+  describe('finds by what became of an event', () => {
+    const ids = async (filter: string) => {
+      const { events } = await inspector.events(filter);
+      return events
+        .map(({ eventId }) => eventId)
+        .filter((id) => id.startsWith('find-'))
+        .sort();
+    };
+    beforeAll(async () => {
+      await database.query(`
+        INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers)
+        SELECT 'awardee', CASE i WHEN 4 THEN 'acme' ELSE '' END, 'find-' || i, ('019${'0'.repeat(5)}-0000-7000-8000-00000000000' || i)::uuid, 1,
+               'grant.found', 'delivery', 'abcdef', '{}' FROM generate_series(1, 4) i`);
+      await database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, attempt, source, tenant, event_id, reason, error)
+        SELECT gen_random_uuid(), r.kind, r.name, r.state, CASE WHEN r.state <> 'parked' THEN now() END, r.attempt, 'awardee',
+               CASE r.i WHEN 4 THEN 'acme' ELSE '' END, 'find-' || r.i, r.reason, r.error
+          FROM (VALUES (1, 'handler', 'awardee/DeskHandlers.grant', 'done', 1, NULL, NULL),
+                       (1, 'effect', 'mail', 'dead', 5, 'permanent-error', 'Mailbox "ann, bob" is full'),
+                       (2, 'handler', 'awardee/DeskHandlers.grant', 'dead', 3, 'permanent-error', 'account is closed'),
+                       (3, 'handler', 'awardee/DeskHandlers.charge', 'done', 2, NULL, NULL),
+                       (3, 'effect', 'charge', 'parked', 1, 'in-doubt', 'socket hang up'),
+                       (4, 'handler', 'awardee/DeskHandlers.grant', 'done', 1, NULL, NULL)
+               ) AS r(i, kind, name, state, attempt, reason, error)`);
+    });
+    afterAll(async () => {
+      await database.query(`DELETE FROM webhook_outbox WHERE event_id LIKE 'find-%'`);
+      await database.query(`DELETE FROM webhook_claim WHERE event_id LIKE 'find-%'`);
+    });
+
+    it.each([
+      ['state:dead', ['find-1', 'find-2']],
+      ['state:dead,parked', ['find-1', 'find-2', 'find-3']],
+      ['state:processed,dead type:grant.found', ['find-1', 'find-2', 'find-3', 'find-4']],
+      ['-state:dead type:grant.found', ['find-3', 'find-4']],
+      ['effect:mail type:grant.found', ['find-1']],
+      ['effect:mail,charge type:grant.found', ['find-1', 'find-3']],
+      ['handler:awardee/DeskHandlers.c* type:grant.found', ['find-3']],
+      ['-handler:awardee/DeskHandlers.grant type:grant.found', ['find-3']],
+      ['error:CLOSED type:grant.found', ['find-2']],
+      ['effect:mail error:"ann, bob" attempts:>4', ['find-1']],
+      ['effect:mail error:closed type:grant.found', []],
+      ['attempts:>=2 attempts:<5 type:grant.found', ['find-2', 'find-3']],
+      ['id:find-*', ['find-1', 'find-2', 'find-3', 'find-4']],
+      ['id:find-* -tenant:acme', ['find-1', 'find-2', 'find-3']],
+      ['find-2 state:processed', []],
+      ['find-2 state:dead', ['find-2']],
+      ['source:awa* type:grant.found tenant:acme', ['find-4']],
+    ])('%s', async (filter, expected) => expect(await ids(filter)).toEqual(expected));
+
+    it('in effects, in dead letters and in the audit as well', async () => {
+      const effects = await inspector.effects('state:dead,parked source:awardee -effect:charge attempts:5');
+      expect(effects.effects.map(({ eventId }) => eventId)).toEqual(['find-1']);
+      const { groups } = await inspector.deadGroups('effect:mail error:mailbox');
+      expect(groups).toMatchObject([{ name: 'mail', count: 1, sources: ['awardee'] }]);
+      expect((await inspector.deadGroups('error:closed source:nowhere')).groups).toEqual([]);
+      expect((await inspector.audit('action:revive -by:nobody')).audit.length).toBeGreaterThan(0);
+      expect((await inspector.audit('by:nobody')).audit).toEqual([]);
+    });
+
+    it('and pages through every list without missing or repeating one', async () => {
+      await database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
+        SELECT gen_random_uuid(), 'effect', 'paged-' || chr(97 + i % 26) || chr(97 + i / 26 % 26), 'dead', now(), 'permanent-error', 'paged'
+          FROM generate_series(1, 130) i`);
+      const all = async <T>(
+        page: (after?: string) => Promise<{ items: readonly T[]; next?: string | undefined }>,
+      ) => {
+        const found: T[] = [];
+        let next: string | undefined;
+        do {
+          const one = await page(next);
+          found.push(...one.items);
+          next = one.next;
+        } while (next !== undefined);
+        return found;
+      };
+      const groups = await all(async (after) => {
+        const { groups: items, next } = await inspector.deadGroups('error:paged', after);
+        return { items: items.map(({ fingerprint }) => fingerprint), next };
+      });
+      const effects = await all(async (after) => {
+        const { effects: items, next } = await inspector.effects('error:paged', after);
+        return { items: items.map(({ id }) => id), next };
+      });
+      const [one] = groups;
+      const rows = await all(async (after) => {
+        const { rows: items, next } = await inspector.deadGroup(one!, after, 1);
+        return { items: items.map(({ id }) => id), next };
+      });
+      await database.query(`DELETE FROM webhook_outbox WHERE error = 'paged'`);
+      expect([groups.length, new Set(groups).size]).toEqual([130, 130]);
+      expect([effects.length, new Set(effects).size]).toEqual([130, 130]);
+      expect(rows).toHaveLength(1);
+    });
+  });
+
+  it('says that nothing is called so, with the nearest name', () => {
+    expect(inspector.unknownNames('source:strpe effect:mial handler:stripe/*', 'events')).toEqual([
+      `no source is called 'strpe' now; did you mean 'stripe'?`,
+      `no effect is called 'mial' now; did you mean 'mail'?`,
+    ]);
+  });
+
   it.each([
+    ['2026-03-29T01:30', 'Europe/Berlin', '2026-03-29T00:30:00.000Z'],
+    ['2026-03-29T02:30', 'Europe/Berlin', '2026-03-29T01:30:00.000Z'],
+    ['2026-10-25T02:30', 'Europe/Berlin', '2026-10-25T00:30:00.000Z'],
+    ['2026-08-01', 'America/New_York', '2026-08-01T04:00:00.000Z'],
+    ['2026-08-01', 'UTC', '2026-08-01T00:00:00.000Z'],
+    ['2026-08-01T09:00:01.5', 'Asia/Kathmandu', '2026-08-01T03:15:01.500Z'],
+    ['2026-08-01T09:00+02:00', 'America/New_York', '2026-08-01T07:00:00.000Z'],
+    ['2026-08-01T09:00Z', 'America/New_York', '2026-08-01T09:00:00.000Z'],
+  ])('reads after:%s as of %s', (text, zone, instant) => {
+    expect(parseFilter(`after:${text}`, 'events', zone).after?.toISOString()).toBe(instant);
+  });
+  it.each(['2026-02-30', '2026-08-01T25:00', '2026-8-1', '1', 'August'])('refuses after:%s', (text) => {
+    expect(() => parseFilter(`after:${text}`)).toThrow(/after:2026-08-01/);
+  });
+
+  it.each([
+    ['-after:2h', /say before: instead/],
+    ['attempts:many', /attempts:>3/],
+    ['state:dead,deed', /did you mean 'dead'/],
     ['sorce:stripe', /did you mean 'source'/],
     ['state:deed', /did you mean 'dead'/],
     ['after:yesterday', /after:2h/],

@@ -1,13 +1,16 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { NotRevived } from '../api.ts';
+import { ApiError, type NotRevived } from '../api.ts';
 import { plural } from '../format.ts';
-import { Dialog } from './ui.tsx';
+import { Outcome } from './outcome.tsx';
+import { Dialog, SignIn } from './ui.tsx';
 
 /** One step of an action; larger selections take several. Returns how many it covered, and what to say of it. */
 export type Steps = (reason: string) => AsyncGenerator<{ done: number; said?: string }, string>;
 
-/** Confirms an action, asks why, shows its progress, and says what came of it. */
+type Phase = 'ask' | 'run' | 'failed' | 'done';
+
+/** Confirms an action, asks why, shows its progress, and says what came of it. A failure keeps what was typed, and can be tried again. */
 export function ActDialog(props: {
   title: string;
   verb: string;
@@ -16,25 +19,36 @@ export function ActDialog(props: {
   /** A word that must be typed first: for what cannot be undone. */
   typed?: string;
   steps: Steps;
+  /** Outbox rows whose further way is shown afterwards. */
+  follow?: readonly string[] | undefined;
+  /** The error that they died of before. */
+  fingerprint?: string | undefined;
   onClose: (acted: boolean) => void;
   children: ComponentChildren;
 }) {
   const [reason, setReason] = useState('');
   const [typed, setTyped] = useState('');
-  const [phase, setPhase] = useState<'ask' | 'run' | 'done'>('ask');
+  const [phase, setPhase] = useState<Phase>('ask');
   const [done, setDone] = useState(0);
   const [said, setSaid] = useState('');
+  const [fault, setFault] = useState<unknown>();
+  const [leaving, setLeaving] = useState(false);
   const stop = useRef(false);
   const form = useRef<HTMLFormElement>(null);
   // What it is about when it opens: the page behind goes on, and what is acted on is there no longer afterwards.
-  const [{ title, total }] = useState({ title: props.title, total: props.total });
+  const [{ title, total, follow }] = useState({
+    title: props.title,
+    total: props.total,
+    follow: props.follow,
+  });
   // The button that was pressed has gone, and the focus with it. The next button has the focus before the outcome is painted, so that Enter reaches it.
   useLayoutEffect(() => {
     if (phase !== 'ask') form.current?.querySelector<HTMLElement>('.dialog-actions button')?.focus();
-  }, [phase]);
+  }, [phase, leaving]);
 
   const run = async () => {
     setPhase('run');
+    let covered = 0;
     try {
       const steps = props.steps(reason);
       for (;;) {
@@ -43,20 +57,32 @@ export function ActDialog(props: {
           setSaid(step.value);
           break;
         }
-        setDone(step.value.done);
+        covered = step.value.done;
+        setDone(covered);
         if (stop.current) {
-          setSaid(`Stopped after ${step.value.done} of ${total}.`);
+          setSaid(`Stopped after ${covered} of ${total}.`);
           break;
         }
       }
+      setPhase('done');
     } catch (error) {
-      setSaid(error instanceof Error ? error.message : String(error));
+      setFault(error);
+      setSaid(failedText(error, covered, total));
+      setPhase('failed');
     }
-    setPhase('done');
   };
+  const acted = phase === 'done' || done > 0;
 
   return (
-    <Dialog title={title} onClose={() => props.onClose(phase !== 'ask')}>
+    <Dialog
+      title={title}
+      onClose={() => props.onClose(acted)}
+      mayCancel={() => {
+        if (phase !== 'run') return true;
+        setLeaving(true);
+        return false;
+      }}
+    >
       <form
         ref={form}
         class="dialog-body"
@@ -65,8 +91,14 @@ export function ActDialog(props: {
           void run();
         }}
       >
-        {phase === 'ask' && (
+        {(phase === 'ask' || phase === 'failed') && (
           <>
+            {phase === 'failed' && (
+              <p role="alert" class="prose bad">
+                {said}
+                {fault instanceof ApiError && fault.kind === 'signed-out' && <SignIn />}
+              </p>
+            )}
             <div class="prose">{props.children}</div>
             <label>
               Why? <span class="faint">stands in the audit</span>
@@ -89,15 +121,15 @@ export function ActDialog(props: {
               </label>
             )}
             <div class="dialog-actions">
-              <button type="button" onClick={() => props.onClose(false)}>
-                Cancel
+              <button type="button" onClick={() => props.onClose(acted)}>
+                {phase === 'failed' ? 'Close' : 'Cancel'}
               </button>
               <button
                 type="submit"
                 class={props.danger ? 'danger' : 'primary'}
                 disabled={reason.trim() === '' || (props.typed !== undefined && typed !== props.typed)}
               >
-                {props.verb}
+                {phase === 'failed' ? 'Go on' : props.verb}
               </button>
             </div>
           </>
@@ -108,10 +140,16 @@ export function ActDialog(props: {
             <p role="status">
               {done} of {total}
             </p>
+            {leaving && <p role="alert">It is under way. Stop after the part that runs now?</p>}
             <div class="dialog-actions">
-              <button type="button" onClick={() => (stop.current = true)}>
+              <button type="button" onClick={() => ((stop.current = true), setLeaving(false))}>
                 Stop
               </button>
+              {leaving && (
+                <button type="button" onClick={() => setLeaving(false)}>
+                  Let it run
+                </button>
+              )}
             </div>
           </>
         )}
@@ -120,6 +158,7 @@ export function ActDialog(props: {
             <p role="status" class="prose">
               {said}
             </p>
+            {follow && follow.length > 0 && <Outcome ids={follow} fingerprint={props.fingerprint} />}
             <div class="dialog-actions">
               <button type="button" class="primary" onClick={() => props.onClose(true)}>
                 Close
@@ -132,18 +171,40 @@ export function ActDialog(props: {
   );
 }
 
-/** Runs `act` on a list in parts. */
+/** What was done before a failure, and what to do. */
+function failedText(error: unknown, done: number, total: number): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return done === 0
+    ? text
+    : `${done} of ${total} done, then: ${text} What is done stays done; go on with the rest.`;
+}
+
+/**
+ * Runs `act` on a list in parts. After a failure the next run goes on with the part that failed, so that nothing is done twice.
+ * @param progress where it stands; kept by the dialog that runs it
+ */
 export async function* inParts<T>(
   items: readonly T[],
   size: number,
   act: (part: T[]) => Promise<number>,
+  progress: Progress = { at: 0, effective: 0 },
 ): AsyncGenerator<{ done: number }, number> {
-  let effective = 0;
-  for (let at = 0; at < items.length; at += size) {
-    effective += await act(items.slice(at, at + size));
-    yield { done: Math.min(at + size, items.length) };
+  while (progress.at < items.length) {
+    progress.effective += await act(items.slice(progress.at, progress.at + size));
+    progress.at = Math.min(progress.at + size, items.length);
+    yield { done: progress.at };
   }
-  return effective;
+  return progress.effective;
+}
+
+/** How far an action in parts has come. */
+export interface Progress {
+  at: number;
+  effective: number;
+}
+
+export function useProgress(): Progress {
+  return useRef<Progress>({ at: 0, effective: 0 }).current;
 }
 
 /** The result of a revival. The first row that could not be revived gives the reason. */

@@ -1,7 +1,9 @@
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { clock } from '../format.ts';
+import { ago, clock } from '../format.ts';
+import { href } from '../router.ts';
+import { useZone } from '../zone.ts';
 
 export interface Line {
   readonly label: string;
@@ -19,6 +21,7 @@ export function Chart(props: {
   format: (value: number) => string;
   summary: string;
 }) {
+  const zone = useZone();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const data: uPlot.AlignedData = [
@@ -44,13 +47,15 @@ export function Chart(props: {
       dark.removeEventListener('change', draw);
       plot.current?.destroy();
     };
-  }, [props.lines.map((line) => line.label).join()]);
+  }, [props.lines.map((line) => line.label).join(), zone]);
   useEffect(() => plot.current?.setData(data), [data]);
 
   return (
     <figure class="chart">
       <figcaption>
-        <span class="chart-title">{props.title}</span>
+        <span class="chart-title">
+          {props.title} <span class="faint">{ageOf(props.at, props.lines)}</span>
+        </span>
         <span class="legend">
           {props.lines.map((line) => (
             <span key={line.label} class={`key ${line.colour.slice(2)}`}>
@@ -65,6 +70,27 @@ export function Chart(props: {
 }
 
 const HEIGHT = 140;
+
+/** How old the newest figure is, where it is not of the newest step. */
+function ageOf(at: number[], lines: Line[]): string {
+  const last = at.findLastIndex((_, index) => lines.some((line) => line.values[index] !== null));
+  if (last < 0) return 'no figures';
+  return last < at.length - 2 ? `last ${ago(new Date(at[last]!).toISOString())}` : '';
+}
+
+/** Figures with none beside them: a line alone would not show them. */
+export function lonePoints(values: readonly (number | null | undefined)[]): number[] {
+  const has = (index: number) => values[index] !== null && values[index] !== undefined;
+  return [...values.keys()].filter((index) => has(index) && !has(index - 1) && !has(index + 1));
+}
+
+/** Goes to the events of the time that was marked with the pointer. */
+function goTo(plot: uPlot): void {
+  const { left, width } = plot.select;
+  if (width < 4) return;
+  const at = (x: number) => new Date(plot.posToVal(x, 'x') * 1_000).toISOString().replace(/\.\d+Z$/, 'Z');
+  location.hash = href('events', { q: `after:${at(left)} before:${at(left + width)}` });
+}
 
 function optionsOf(
   element: HTMLElement,
@@ -82,7 +108,7 @@ function optionsOf(
     width: element.clientWidth,
     height: HEIGHT,
     legend: { show: false },
-    cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
+    cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
     padding: [8, 8, 0, 0],
     scales: { y: { range: (_, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
     axes: [
@@ -102,11 +128,15 @@ function optionsOf(
         stroke: colour(line.colour),
         width: 1.5,
         fill: line.fill ? `color-mix(in srgb, ${colour(line.colour)} 12%, transparent)` : undefined,
-        points: { show: false },
+        points: {
+          show: true,
+          size: 5,
+          filter: (plot: uPlot, index: number) => lonePoints([...(plot.data[index] ?? [])]),
+        },
         spanGaps: false,
       })),
     ],
-    hooks: { setCursor: [tooltip(lines, format)] },
+    hooks: { setCursor: [tooltip(lines, format)], setSelect: [goTo] },
   };
 }
 

@@ -1,8 +1,25 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { useMeta } from '../app-context.ts';
-import type { Meta } from '../types.ts';
+import type { FilteredList, Meta } from '../types.ts';
 
-const STATES = ['processed', 'pending', 'dead', 'parked', 'skipped', 'superseded', 'erased'];
+const STATES = {
+  events: ['processed', 'pending', 'dead', 'parked', 'skipped', 'superseded', 'erased'],
+  effects: ['pending', 'done', 'parked', 'dead', 'erased'],
+};
+const PLACEHOLDERS: Record<FilteredList, string> = {
+  events: 'source:stripe type:invoice.* state:dead after:2h — or an id',
+  effects: 'effect:mail state:dead,parked attempts:>3 — or an id',
+  dead: 'handler:stripe/* error:timeout — or text of an error',
+  rejections: 'source:stripe reason:wrong-signature — or text of the explanation',
+  audit: 'by:ann@example.com action:revive — or what was acted on',
+};
+const LABELS: Record<FilteredList, string> = {
+  events: 'events',
+  effects: 'effects',
+  dead: 'dead letters',
+  rejections: 'rejections',
+  audit: 'the audit',
+};
 const TIMES = ['5m', '1h', '2h', '24h', '7d'];
 
 interface Suggestion {
@@ -11,7 +28,12 @@ interface Suggestion {
 }
 
 /** The filter with suggestions for the word under the caret. Enter searches; Tab or Enter on a suggestion takes it. */
-export function FilterBox(props: { value: string; types: string[]; onChange: (value: string) => void }) {
+export function FilterBox(props: {
+  list: FilteredList;
+  value: string;
+  types?: string[];
+  onChange: (value: string) => void;
+}) {
   const meta = useMeta();
   const id = useId();
   const input = useRef<HTMLInputElement>(null);
@@ -21,7 +43,7 @@ export function FilterBox(props: { value: string; types: string[]; onChange: (va
   useEffect(() => setText(props.value), [props.value]);
 
   const word = /\S*$/.exec(text)![0];
-  const suggestions = open ? suggest(word, meta, props.types) : [];
+  const suggestions = open ? suggest(word, meta, props.list, props.types ?? []) : [];
   const search = (value: string) => {
     setOpen(false);
     setPicked(-1);
@@ -68,12 +90,12 @@ export function FilterBox(props: { value: string; types: string[]; onChange: (va
         id="filter"
         type="text"
         role="combobox"
-        aria-label="Filter events"
+        aria-label={`Filter ${LABELS[props.list]}`}
         aria-expanded={listed}
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
         aria-activedescendant={picked >= 0 ? `${id}-${picked}` : undefined}
-        placeholder="source:stripe type:invoice.* state:dead after:2h — or an id"
+        placeholder={PLACEHOLDERS[props.list]}
         spellcheck={false}
         autocomplete="off"
         autocapitalize="off"
@@ -112,18 +134,23 @@ export function FilterBox(props: { value: string; types: string[]; onChange: (va
   );
 }
 
-function suggest(word: string, meta: Meta, types: string[]): Suggestion[] {
+function suggest(typed: string, meta: Meta, list: FilteredList, types: string[]): Suggestion[] {
+  const minus = typed.startsWith('-') ? '-' : '';
+  const word = typed.slice(minus.length);
   const at = word.indexOf(':');
   if (at < 0) {
-    return Object.entries(meta.filterKeys)
+    return Object.entries(meta.filterKeys[list])
       .filter(([key]) => key.startsWith(word))
-      .map(([key, hint]) => ({ text: `${key}:`, hint }));
+      .map(([key, hint]) => ({ text: `${minus}${key}:`, hint }));
   }
   const key = word.slice(0, at);
-  const value = word.slice(at + 1);
+  const listed = word.slice(at + 1);
+  const before = listed.slice(0, listed.lastIndexOf(',') + 1);
+  const value = listed.slice(before.length);
   const values: Record<string, string[]> = {
     source: meta.sources,
-    state: STATES,
+    state: list === 'effects' ? STATES.effects : STATES.events,
+    effect: meta.effects,
     after: TIMES,
     before: TIMES,
     type: [...new Set(types.flatMap((type) => [type, `${type.split('.')[0]}.*`]))].sort(),
@@ -131,5 +158,8 @@ function suggest(word: string, meta: Meta, types: string[]): Suggestion[] {
   return (values[key] ?? [])
     .filter((one) => one.startsWith(value) && one !== value)
     .slice(0, 10)
-    .map((one) => ({ text: `${key}:${one}`, hint: key === 'after' || key === 'before' ? 'ago' : '' }));
+    .map((one) => ({
+      text: `${minus}${key}:${before}${one}`,
+      hint: key === 'after' || key === 'before' ? 'ago' : '',
+    }));
 }

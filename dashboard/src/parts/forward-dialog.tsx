@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { api, collectEvents, type EventKey } from '../api.ts';
 import { useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
@@ -17,11 +17,13 @@ export function ForwardDialog(props: {
 }) {
   const { maxAtOnce } = useMeta();
   const [url, setUrl] = useState('');
-  const first = props.events?.[0];
   const found = useQuery(
-    `forward ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`,
+    `to forward ${props.events === undefined ? `filter ${props.filter ?? ''}` : JSON.stringify(props.events)}`,
     () => (props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce)),
+    undefined,
+    true,
   );
+  const sofar = useRef({ at: 0, forwarded: 0, not: [] as string[] }).current;
   const events = found.data;
   if (events === undefined) {
     return (
@@ -39,15 +41,18 @@ export function ForwardDialog(props: {
       total={events.length}
       onClose={props.onClose}
       steps={async function* (reason) {
-        let forwarded = 0;
-        const not: string[] = [];
-        for (let at = 0; at < events.length; at += PART) {
-          const report = await api.forward(events.slice(at, at + PART), url, reason);
-          forwarded += report.forwarded;
-          not.push(...[...report.failed, ...report.refused].map((one) => `${one.event.eventId}: ${one.why}`));
-          yield { done: Math.min(at + PART, events.length) };
+        // After a failure the next run goes on with the part that failed.
+        while (sofar.at < events.length) {
+          const report = await api.forward(events.slice(sofar.at, sofar.at + PART), url, reason);
+          sofar.forwarded += report.forwarded;
+          sofar.not.push(
+            ...[...report.failed, ...report.refused].map((one) => `${one.event.eventId}: ${one.why}`),
+          );
+          sofar.at = Math.min(sofar.at + PART, events.length);
+          yield { done: sofar.at };
           if (report.gaveUp) break;
         }
+        const { forwarded, not } = sofar;
         const rest = not.length > 0 ? ` Not forwarded: ${count(not.length)}, the first ${not[0]}.` : '';
         return `${plural(forwarded, 'event')} forwarded.${rest}`;
       }}

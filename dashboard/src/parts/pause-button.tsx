@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
 import { useCan } from '../app-context.ts';
-import { useQuery } from '../use-query.ts';
+import { reloadAll, useQuery } from '../use-query.ts';
 import { ActDialog } from './act-dialog.tsx';
 import { State } from './ui.tsx';
 
@@ -40,7 +40,7 @@ export function PauseButton({ kind, name }: { kind: keyof typeof WAITS; name: st
           title={`${verb} ${kind} ${name}`}
           verb={verb}
           total={1}
-          onClose={() => (setAsking(false), query.reload())}
+          onClose={() => (setAsking(false), reloadAll())}
           steps={async function* (reason) {
             await api.pause(kind, name, !pause, reason);
             yield { done: 1 };

@@ -3,8 +3,8 @@ import { api, collectEvents, type EventKey } from '../api.ts';
 import { useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
 import type { NewEffects, ReplayPlan } from '../types.ts';
-import { useQuery } from '../use-query.ts';
-import { ActDialog, inParts } from './act-dialog.tsx';
+import { reloadAll, useQuery } from '../use-query.ts';
+import { ActDialog, inParts, useProgress } from './act-dialog.tsx';
 import { Dialog, Fault, Foreign } from './ui.tsx';
 
 const PART = 50;
@@ -19,14 +19,20 @@ export function ReplayDialog(props: {
   const { maxAtOnce } = useMeta();
   const [refire, setRefire] = useState<string[]>([]);
   const [newEffects, setNewEffects] = useState<NewEffects>('refuse');
-  const first = props.events?.[0];
-  const found = useQuery(`events ${props.filter ?? ''} ${first?.source ?? ''} ${first?.eventId ?? ''}`, () =>
-    props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce),
+  const found = useQuery(
+    `to replay ${keyOf(props)}`,
+    () => (props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce)),
+    undefined,
+    true,
   );
   const events = found.data;
-  const preview = useQuery(`plans ${events?.length ?? 0} ${newEffects} ${refire.join()}`, async () =>
-    events === undefined ? [] : plansOf(events, refire, newEffects),
+  const preview = useQuery(
+    `plans ${keyOf(props)} ${events?.length ?? 0} ${newEffects} ${refire.join()}`,
+    async () => (events === undefined ? [] : plansOf(events, refire, newEffects)),
+    undefined,
+    true,
   );
+  const progress = useProgress();
   const error = found.error ?? preview.error;
   // While another preview is on its way the former stays: the dialog keeps what was typed.
   const last = useRef<ReplayPlan[] | undefined>(undefined);
@@ -46,14 +52,20 @@ export function ReplayDialog(props: {
       title={`Replay ${plural(events.length, 'event')}`}
       verb="Replay"
       total={events.length}
-      onClose={props.onClose}
+      onClose={(acted) => (acted && reloadAll(), props.onClose(acted))}
+      follow={plans.flatMap((plan) => plan.run.flatMap(({ rowId }) => rowId ?? [])).slice(0, 500)}
       steps={async function* (reason) {
         let refused = 0;
-        const replayed = yield* inParts(events, PART, async (part) => {
-          const report = await api.replay(part, refire, newEffects, reason);
-          refused += report.refused.length;
-          return report.replayed;
-        });
+        const replayed = yield* inParts(
+          events,
+          PART,
+          async (part) => {
+            const report = await api.replay(part, refire, newEffects, reason);
+            refused += report.refused.length;
+            return report.replayed;
+          },
+          progress,
+        );
         return `${plural(replayed, 'event')} replayed${refused > 0 ? `, ${count(refused)} refused` : ''}.`;
       }}
     >
@@ -65,6 +77,11 @@ export function ReplayDialog(props: {
       {events.length >= maxAtOnce && <p>At most {count(maxAtOnce)} at once: the newest are taken.</p>}
     </ActDialog>
   );
+}
+
+/** Distinguishes selections in the cache of questions. */
+function keyOf({ events, filter }: { events?: EventKey[]; filter?: string }): string {
+  return events === undefined ? `filter ${filter ?? ''}` : JSON.stringify(events);
 }
 
 function Plans({ plans }: { plans: ReplayPlan[] }) {

@@ -1,9 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiError } from '../api.ts';
-import { ago, time } from '../format.ts';
+import { useSignIn } from '../app-context.ts';
+import { dialogOpened } from '../dialogs.ts';
+import { ago, time, zoneText } from '../format.ts';
 import { visible } from '../text.ts';
-import type { Query } from '../use-query.ts';
+import { reloadAll, useFreshness, type Query } from '../use-query.ts';
+import { useNow } from '../use-now.ts';
+import { chooseZone, useZone } from '../zone.ts';
 
 const TONES: Record<string, string> = {
   processed: 'good',
@@ -27,12 +31,20 @@ export function State({ of }: { of: string }) {
 
 /** A moment: how long ago, with the full time at hand. */
 export function When({ at }: { at: string | null | undefined }) {
+  useNow();
+  useZone();
   if (!at) return <span class="faint">–</span>;
   return (
     <time dateTime={at} title={time(at)}>
       {ago(at)}
     </time>
   );
+}
+
+/** The full time, in the zone shown. */
+export function Moment({ at }: { at: string }) {
+  useZone();
+  return <time dateTime={at}>{time(at)}</time>;
 }
 
 /** Text that others wrote: as text, with what cannot be seen made visible. */
@@ -59,9 +71,36 @@ export function PageHead(props: { title: string; hint?: string; children?: Compo
       <div>
         <h1>{props.title}</h1>
         {props.hint && <p class="hint">{props.hint}</p>}
+        <Freshness />
       </div>
       {props.children && <div class="page-actions">{props.children}</div>}
     </header>
+  );
+}
+
+/** How old the figures of the screen are, in which zone its times are, and whether the server answers. */
+function Freshness() {
+  const { updatedAt, error } = useFreshness();
+  const now = useNow();
+  const zone = useZone();
+  const age = updatedAt === undefined ? undefined : Math.max(0, Math.round((now - updatedAt) / 1_000));
+  return (
+    <p class="fresh">
+      <span class={error ? 'bad' : undefined} role="status">
+        {error?.kind === 'silent' && 'Server does not answer. '}
+        {error?.kind === 'unreachable' && 'Server cannot be reached. '}
+      </span>
+      {age !== undefined && <span>Updated {age < 1 ? 'now' : `${age} s ago`}</span>}
+      <button type="button" class="quiet" onClick={reloadAll}>
+        Refresh
+      </button>
+      <span>
+        Times in <span class="zone">{zoneText()}</span>
+      </span>
+      <button type="button" class="quiet" onClick={() => chooseZone(zone === 'utc' ? 'local' : 'utc')}>
+        {zone === 'utc' ? 'Show local time' : 'Show UTC'}
+      </button>
+    </p>
   );
 }
 
@@ -74,16 +113,43 @@ export function Empty(props: { title: string; children?: ComponentChildren }) {
   );
 }
 
+/** Names in a filter that nothing is called by. */
+export function Hints({ of }: { of: string[] | undefined }) {
+  if (of === undefined || of.length === 0) return null;
+  return (
+    <p class="notice" role="status">
+      <Foreign text={of.join('. ')} />
+    </p>
+  );
+}
+
 export function Fault(props: { error: ApiError; onRetry?: () => void }) {
   return (
     <div class="fault" role="alert">
-      <p>{visible(props.error.message)}</p>
+      <p>
+        {visible(props.error.message)}
+        {props.error.kind === 'signed-out' && <SignIn />}
+      </p>
       {props.onRetry && (
         <button type="button" onClick={props.onRetry}>
           Try again
         </button>
       )}
     </div>
+  );
+}
+
+/** A link to the application's login page, in a tab of its own: what was typed here stays. */
+export function SignIn() {
+  const url = useSignIn();
+  if (!url) return null;
+  return (
+    <>
+      {' '}
+      <a href={url} target="_blank" rel="noreferrer">
+        Sign in
+      </a>
+    </>
   );
 }
 
@@ -141,23 +207,44 @@ export function Facts({ of }: { of: (readonly [string, ComponentChildren] | fals
 }
 
 /** A modal: the browser's own, which keeps the focus inside and gives it back. */
-export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
+export function Dialog(props: {
+  title: string;
+  onClose: () => void;
+  /** Asked when Esc is pressed; false keeps the dialog open. */
+  mayCancel?: () => boolean;
+  children: ComponentChildren;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
   // The browser tells of a close later, when another dialog may have taken this one's place: that one stays.
   const gone = useRef(false);
   useEffect(() => {
     const dialog = ref.current!;
     dialog.showModal();
+    const closed = dialogOpened();
     return () => {
       gone.current = true;
+      closed();
       dialog.close();
     };
   }, []);
   return (
-    <dialog ref={ref} onClose={() => !gone.current && props.onClose()} aria-label={props.title}>
+    <dialog
+      ref={ref}
+      onKeyDown={(event) => {
+        // The key and not the cancel event: Chromium closes at the second Esc whatever that event's listeners say.
+        if (event.key === 'Escape' && props.mayCancel?.() === false) event.preventDefault();
+      }}
+      onClose={() => !gone.current && props.onClose()}
+      aria-label={props.title}
+    >
       <header class="dialog-head">
         <h2>{props.title}</h2>
-        <button type="button" class="quiet" onClick={props.onClose} aria-label="Close">
+        <button
+          type="button"
+          class="quiet"
+          onClick={() => props.mayCancel?.() !== false && props.onClose()}
+          aria-label="Close"
+        >
           ✕
         </button>
       </header>

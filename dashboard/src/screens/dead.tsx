@@ -1,72 +1,122 @@
 import { useState } from 'preact/hooks';
-import { api, type NotRevived } from '../api.ts';
+import { api, collect } from '../api.ts';
 import { useCan } from '../app-context.ts';
-import { ActDialog, inParts, revivedText } from '../parts/act-dialog.tsx';
-import { Empty, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
+import { ActDialog } from '../parts/act-dialog.tsx';
+import { Export } from '../parts/export.tsx';
+import { FilterBox } from '../parts/filter-box.tsx';
+import { Paged } from '../parts/more.tsx';
+import { GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
+import { Bulk, Table, type Column } from '../parts/table.tsx';
+import { Empty, Facts, Foreign, Hints, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { count, plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { DeadGroup, DeadRow } from '../types.ts';
-import { useQuery } from '../use-query.ts';
+import { usePages, type Page } from '../use-pages.ts';
+import { reloadAll } from '../use-query.ts';
+import { useSelection } from '../use-selection.ts';
+import { zoneName } from '../zone.ts';
 import { eventLink } from './event.tsx';
 
+/** The server looks at the newest 10,000 dead rows. */
+const MAX_ROWS = 10_000;
+
 export function Dead({ route }: { route: Route }) {
-  return route.id === undefined ? <Groups /> : <Group fingerprint={route.id} />;
+  return route.id === undefined ? <GroupList route={route} /> : <Group fingerprint={route.id} />;
 }
 
-function Groups() {
-  const query = useQuery('dead', api.dead, 10_000);
+interface Groups extends Page<DeadGroup> {
+  readonly hints?: string[];
+}
+
+async function groupsOf(q: string, after?: string, signal?: AbortSignal): Promise<Groups> {
+  const { groups, ...page } = await api.dead(q, after, signal);
+  return { ...page, items: groups };
+}
+
+function GroupList({ route }: { route: Route }) {
+  const q = route.query['q'] ?? '';
+  const pages = usePages<DeadGroup, Groups>(
+    `dead ${zoneName()} ${q}`,
+    (after, signal) => groupsOf(q, after, signal),
+    10_000,
+  );
   return (
     <>
       <PageHead title="Dead letters" hint="What will not be tried again without you, grouped by its error" />
-      <Loaded query={query}>
-        {({ groups }) =>
-          groups.length === 0 ? (
-            <Empty title="Nothing is dead">
-              Work that used up its attempts, or failed for good, would show up here.
-            </Empty>
-          ) : (
-            <ul class="issues">
-              {groups.map((group) => (
-                <li key={group.fingerprint}>
-                  <a class="issue" href={href(`dead/${group.fingerprint}`)}>
-                    <span class="issue-main">
-                      <span class="issue-error">
-                        <Foreign text={group.error ?? group.reason} lines={2} />
-                      </span>
-                      <span class="hint">
-                        {group.name}, {(group.reason ?? '').replaceAll('-', ' ')}
-                        {group.reopened && <span class="tag bad">again after it was resolved</span>}
-                      </span>
-                    </span>
-                    <span class="issue-side">
-                      <State of={group.state} />
-                      <strong class="num">{count(group.count)}</strong>
-                      <When at={group.lastAt} />
-                    </span>
-                  </a>
-                </li>
-              ))}
-            </ul>
-          )
+      <FilterBox list="dead" value={q} onChange={(value) => (location.hash = href('dead', { q: value }))} />
+      <Hints of={pages.last?.hints} />
+      <Paged
+        key={q}
+        pages={pages}
+        older="Further groups"
+        empty={
+          <Empty title={q === '' ? 'Nothing is dead' : 'No group matches'}>
+            Work that used up its attempts, or failed for good, would show up here.
+          </Empty>
         }
-      </Loaded>
+      >
+        {(groups) => (
+          <ul class="issues">
+            {groups.map((group) => (
+              <li key={group.fingerprint}>
+                <a class="issue" href={href(`dead/${group.fingerprint}`)}>
+                  <span class="issue-main">
+                    <span class="issue-error">
+                      <Foreign text={group.error ?? group.reason} lines={2} />
+                    </span>
+                    <span class="hint">
+                      {group.name}, {(group.reason ?? '').replaceAll('-', ' ')}
+                      {group.reopened && <span class="tag bad">again after it was resolved</span>}
+                    </span>
+                  </span>
+                  <span class="issue-side">
+                    <State of={group.state} />
+                    <strong class="num">{count(group.count)}</strong>
+                    <When at={group.lastAt} />
+                  </span>
+                </a>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Paged>
     </>
   );
 }
 
+interface Rows extends Page<DeadRow> {
+  readonly group?: DeadGroup;
+}
+
+async function rowsOf(fingerprint: string, after?: string, signal?: AbortSignal): Promise<Rows> {
+  const { rows, ...page } = await api.deadRows(fingerprint, after, signal);
+  return { ...page, items: rows };
+}
+
+type Doing = { what: 'revive' | 'give-up'; rows: DeadRow[] } | DeadGroup['state'] | undefined;
+
 function Group({ fingerprint }: { fingerprint: string }) {
-  const groups = useQuery('dead', api.dead, 10_000);
-  const rows = useQuery(`dead ${fingerprint}`, () => api.deadRows(fingerprint), 10_000);
-  const [doing, setDoing] = useState<'revive' | 'give-up' | DeadGroup['state'] | undefined>();
+  const pages = usePages<DeadRow, Rows>(
+    `dead ${fingerprint}`,
+    (after, signal) => rowsOf(fingerprint, after, signal),
+    10_000,
+  );
+  const [doing, setDoing] = useState<Doing>();
   const canRevive = useCan('revive');
   const canGiveUp = useCan('give-up');
   const canMark = useCan('issue');
-  const group = groups.data?.groups.find((one) => one.fingerprint === fingerprint);
-  const all = rows.data?.rows ?? [];
-  const close = () => {
-    setDoing(undefined);
-    groups.reload();
-    rows.reload();
+  const select = useSelection(fingerprint);
+  const group = pages.first.data?.group;
+  const all = pages.items;
+  const chosen = all.filter(({ id }) => select.chosen.has(id));
+  const close = () => (setDoing(undefined), reloadAll());
+  /** Every row of the group, and not those alone that are shown. */
+  const act = async (what: 'revive' | 'give-up') =>
+    setDoing({ what, rows: await collect((after) => rowsOf(fingerprint, after), MAX_ROWS) });
+  const pickAll = async () => {
+    const found = await collect((after) => rowsOf(fingerprint, after), MAX_ROWS);
+    pages.replace(found);
+    select.onChange(new Set(found.map(({ id }) => id)));
   };
   return (
     <>
@@ -90,13 +140,13 @@ function Group({ fingerprint }: { fingerprint: string }) {
           </button>
         )}
         {canGiveUp && all.length > 0 && group?.reason !== 'given-up' && (
-          <button type="button" onClick={() => setDoing('give-up')}>
-            Give up {count(all.length)}…
+          <button type="button" onClick={() => void act('give-up')}>
+            Give up {count(group?.count ?? all.length)}…
           </button>
         )}
         {canRevive && all.length > 0 && (
-          <button type="button" class="primary" onClick={() => setDoing('revive')}>
-            Revive {count(all.length)}…
+          <button type="button" class="primary" onClick={() => void act('revive')}>
+            Revive {count(group?.count ?? all.length)}…
           </button>
         )}
       </PageHead>
@@ -105,6 +155,14 @@ function Group({ fingerprint }: { fingerprint: string }) {
           <pre class="error" tabIndex={0} role="region" aria-label="Error">
             <Foreign text={group.error ?? group.reason} />
           </pre>
+          <Facts
+            of={[
+              ['First seen', <When at={group.firstAt} />],
+              ['Last seen', <When at={group.lastAt} />],
+              ['Sources', <Foreign text={group.sources.join(', ')} />],
+              group.tenants.length > 0 && ['Tenants', <Foreign text={group.tenants.join(', ')} />],
+            ]}
+          />
           {group.note && (
             <p class="hint">
               {group.actor}: <Foreign text={group.note} />
@@ -112,61 +170,39 @@ function Group({ fingerprint }: { fingerprint: string }) {
           )}
         </Panel>
       )}
-      <Loaded query={rows}>
-        {() =>
-          all.length === 0 ? (
-            <Empty title="Nothing of this is dead any more">
-              <a href={href('dead')}>All dead letters</a>
-            </Empty>
-          ) : (
-            <Rows rows={all} />
-          )
+      <Bulk select={select} noun="row" onAll={() => void pickAll()}>
+        {canRevive && (
+          <button type="button" onClick={() => setDoing({ what: 'revive', rows: chosen })}>
+            Revive selected…
+          </button>
+        )}
+        {canGiveUp && (
+          <button type="button" onClick={() => setDoing({ what: 'give-up', rows: chosen })}>
+            Give up selected…
+          </button>
+        )}
+        <Export name="dead-letters" rows={chosen} />
+      </Bulk>
+      <Paged
+        pages={pages}
+        older="Older rows"
+        empty={
+          <Empty title="Nothing of this is dead any more">
+            <a href={href('dead')}>All dead letters</a>
+          </Empty>
         }
-      </Loaded>
-      {doing === 'revive' && (
-        <ActDialog
-          title={`Revive ${plural(all.length, 'row')}`}
-          verb="Revive"
-          total={all.length}
-          onClose={close}
-          steps={async function* (reason) {
-            const ids = all.map((row) => row.id);
-            const others: NotRevived[] = [];
-            const revived = yield* inParts(ids, 100, async (part) => {
-              const report = await api.revive(part, reason);
-              others.push(...(report.others ?? []));
-              return report.revived.length;
-            });
-            return revivedText(revived, others);
-          }}
-        >
-          <p>Each gets new attempts, from now. Effects that are done are not done again.</p>
-        </ActDialog>
+      >
+        {(rows) => (
+          <Table label="Dead rows" rows={rows} idOf={({ id }) => id} columns={COLUMNS} select={select} />
+        )}
+      </Paged>
+      {typeof doing === 'object' && doing.what === 'revive' && (
+        <ReviveDialog rows={doing.rows} fingerprint={fingerprint} onClose={close} />
       )}
-      {doing === 'give-up' && (
-        <ActDialog
-          title={`Give up ${plural(all.length, 'row')}`}
-          verb="Give up"
-          danger
-          total={all.length}
-          onClose={close}
-          steps={async function* (reason) {
-            const ids = all.map((row) => row.id);
-            const givenUp = yield* inParts(
-              ids,
-              100,
-              async (part) => (await api.giveUp(part, reason)).givenUp.length,
-            );
-            return `${plural(givenUp, 'row')} given up.`;
-          }}
-        >
-          <p>
-            They stay dead, with their error: no redelivery starts them again, and what waits behind them in
-            the order of a key goes on. You can still revive or replay them.
-          </p>
-        </ActDialog>
+      {typeof doing === 'object' && doing.what === 'give-up' && (
+        <GiveUpDialog ids={doing.rows.map(({ id }) => id)} onClose={close} />
       )}
-      {doing !== undefined && doing !== 'revive' && doing !== 'give-up' && (
+      {typeof doing === 'string' && (
         <ActDialog
           title={{ acknowledged: 'Acknowledge', resolved: 'Resolve', open: 'Reopen' }[doing]}
           verb={{ acknowledged: 'Acknowledge', resolved: 'Resolve', open: 'Reopen' }[doing]}
@@ -191,38 +227,15 @@ function Group({ fingerprint }: { fingerprint: string }) {
   );
 }
 
-function Rows({ rows }: { rows: DeadRow[] }) {
-  return (
-    <div class="table-wrap">
-      <table class="cards">
-        <thead>
-          <tr>
-            <th scope="col">Event</th>
-            <th scope="col">Error</th>
-            <th scope="col" class="num">
-              Attempts
-            </th>
-            <th scope="col" class="end">
-              Failed
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.slice(0, 200).map((row) => (
-            <tr key={row.id}>
-              <td class="mono ellipsis">{eventLink(row.claimId, row.eventId ?? row.id)}</td>
-              <td class="wide">
-                <Foreign text={row.error} lines={1} />
-              </td>
-              <td class="num">{row.attempt}</td>
-              <td class="end">
-                <When at={row.failedAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {rows.length > 200 && <p class="hint">The newest 200 of {count(rows.length)} are shown.</p>}
-    </div>
-  );
-}
+const COLUMNS: readonly Column<DeadRow>[] = [
+  {
+    head: 'Event',
+    kind: 'mono',
+    width: '30%',
+    title: (row) => row.eventId ?? row.id,
+    cell: (row) => eventLink(row.claimId, row.eventId ?? row.id),
+  },
+  { head: 'Error', kind: 'text', cell: (row) => row.error && <Foreign text={row.error} lines={1} /> },
+  { head: 'Attempts', kind: 'num', width: '84px', cell: (row) => row.attempt },
+  { head: 'Failed', kind: 'end', width: '104px', cell: (row) => <When at={row.failedAt} /> },
+];

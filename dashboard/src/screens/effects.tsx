@@ -1,105 +1,171 @@
 import { useState } from 'preact/hooks';
-import { api } from '../api.ts';
+import { api, collect } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
+import { Export } from '../parts/export.tsx';
+import { FilterBox } from '../parts/filter-box.tsx';
+import { Paged } from '../parts/more.tsx';
 import { PauseButton } from '../parts/pause-button.tsx';
-import { Empty, Foreign, Loaded, PageHead, State, When } from '../parts/ui.tsx';
+import { GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
+import { Bulk, Table, type Column } from '../parts/table.tsx';
+import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
+import { plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { Effect } from '../types.ts';
-import { useQuery } from '../use-query.ts';
+import { usePages, type Page } from '../use-pages.ts';
+import { reloadAll } from '../use-query.ts';
+import { useSelection } from '../use-selection.ts';
+import { zoneName } from '../zone.ts';
 import { eventLink } from './event.tsx';
 
-const STATES = ['pending', 'done', 'parked', 'dead', 'erased'];
+interface Listed extends Page<Effect> {
+  readonly hints?: string[];
+}
+
+async function pageOf(q: string, after?: string, signal?: AbortSignal): Promise<Listed> {
+  const { effects, ...page } = await api.effects(q, after, signal);
+  return { ...page, items: effects };
+}
+
+type Doing = { what: 'decide' | 'revive' | 'give-up'; rows: Effect[] } | undefined;
 
 export function Effects({ route }: { route: Route }) {
-  const { effects } = useMeta();
-  const canDecide = useCan('decide');
-  const [deciding, setDeciding] = useState<Effect | undefined>();
-  const { name = '', state = '' } = route.query;
-  const query = useQuery(`effects ${name} ${state}`, () => api.effects({ name, state }), 10_000);
-  const go = (change: Record<string, string>) =>
-    (location.hash = href('effects', { name, state, ...change }));
+  const { maxAtOnce } = useMeta();
+  const can = { decide: useCan('decide'), revive: useCan('revive'), giveUp: useCan('give-up') };
+  const [doing, setDoing] = useState<Doing>();
+  const q = route.query['q'] ?? '';
+  const pages = usePages<Effect, Listed>(
+    `effects ${zoneName()} ${q}`,
+    (after, signal) => pageOf(q, after, signal),
+    10_000,
+  );
+  const select = useSelection(q);
+  const chosen = pages.items.filter(({ id }) => select.chosen.has(id));
+  const parked = chosen.filter(({ state }) => state === 'parked');
+  const dead = chosen.filter(({ state }) => state === 'dead');
+  const [, name] = /(?:^|\s)effect:([^\s,*]+)(?:\s|$)/.exec(q) ?? [];
+  const all = async () => {
+    const found = await collect((after) => pageOf(q, after), maxAtOnce);
+    pages.replace(found);
+    select.onChange(new Set(found.map(({ id }) => id)));
+  };
+  const close = () => (setDoing(undefined), reloadAll());
+  const columns: readonly Column<Effect>[] = [
+    {
+      head: 'State',
+      width: '150px',
+      cell: (effect) => (
+        <>
+          <State of={effect.state} />
+          {can.decide && effect.state === 'parked' && (
+            <button type="button" class="quiet" onClick={() => setDoing({ what: 'decide', rows: [effect] })}>
+              Decide…
+            </button>
+          )}
+        </>
+      ),
+    },
+    {
+      head: 'Effect',
+      width: '20%',
+      title: (effect) => `${effect.name} ${effect.key}`,
+      cell: (effect) => (
+        <>
+          {effect.name}
+          {effect.key && (
+            <code>
+              {' '}
+              <Foreign text={effect.key} />
+            </code>
+          )}
+        </>
+      ),
+    },
+    {
+      head: 'Event',
+      kind: 'mono',
+      width: '22%',
+      title: (effect) => effect.eventId ?? '',
+      cell: (effect) => eventLink(effect.claimId, effect.eventId ?? '–'),
+    },
+    {
+      head: 'Error',
+      kind: 'text',
+      cell: (effect) => effect.state !== 'done' && effect.error && <Foreign text={effect.error} lines={1} />,
+    },
+    { head: 'Attempts', kind: 'num', width: '84px', cell: (effect) => effect.attempt },
+    { head: 'Enqueued', kind: 'end', width: '104px', cell: (effect) => <When at={effect.createdAt} /> },
+  ];
   return (
     <>
-      <PageHead title="Effects" hint="Calls to the outside world, each under a key that never changes" />
-      <div class="choices">
-        <Select label="Effect" value={name} of={effects} onChange={(value) => go({ name: value })} />
-        <Select label="State" value={state} of={STATES} onChange={(value) => go({ state: value })} />
-        {name !== '' && <PauseButton kind="effect" name={name} />}
-      </div>
-      <Loaded query={query}>
-        {(data) =>
-          data.effects.length === 0 ? (
-            <Empty title="No effects">Handlers enqueue them; the newest 5,000 rows are looked at.</Empty>
-          ) : (
-            <div class="table-wrap">
-              <table class="cards">
-                <thead>
-                  <tr>
-                    <th scope="col">State</th>
-                    <th scope="col">Effect</th>
-                    <th scope="col">Event</th>
-                    <th scope="col">Error</th>
-                    <th scope="col" class="num">
-                      Attempts
-                    </th>
-                    <th scope="col" class="end">
-                      Enqueued
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {data.effects.map((effect) => (
-                    <tr key={effect.id}>
-                      <td>
-                        <State of={effect.state} />
-                        {canDecide && effect.state === 'parked' && (
-                          <button type="button" class="quiet" onClick={() => setDeciding(effect)}>
-                            Decide…
-                          </button>
-                        )}
-                      </td>
-                      <td>
-                        {effect.name}
-                        {effect.key && <code> {effect.key}</code>}
-                      </td>
-                      <td class="mono ellipsis">{eventLink(effect.claimId, effect.eventId ?? '–')}</td>
-                      <td class="wide">
-                        <Foreign text={effect.state === 'done' ? null : effect.error} lines={1} />
-                      </td>
-                      <td class="num">{effect.attempt}</td>
-                      <td class="end">
-                        <When at={effect.createdAt} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )
-        }
-      </Loaded>
-      {deciding && <Decide effect={deciding} onClose={() => (setDeciding(undefined), query.reload())} />}
+      <PageHead title="Effects" hint="Calls to the outside world, each under a key that never changes">
+        {name && <PauseButton kind="effect" name={name} />}
+      </PageHead>
+      <FilterBox
+        list="effects"
+        value={q}
+        onChange={(value) => (location.hash = href('effects', { q: value }))}
+      />
+      <Hints of={pages.last?.hints} />
+      <Bulk select={select} noun="effect" onAll={() => void all()}>
+        {can.decide && parked.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'decide', rows: parked })}>
+            Decide about {parked.length}…
+          </button>
+        )}
+        {can.revive && dead.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'revive', rows: dead })}>
+            Revive {dead.length}…
+          </button>
+        )}
+        {can.giveUp && dead.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'give-up', rows: dead })}>
+            Give up {dead.length}…
+          </button>
+        )}
+        <Export name="effects" rows={chosen} />
+      </Bulk>
+      <Paged key={q} pages={pages} empty={<Empty title="No effects">Handlers enqueue them.</Empty>}>
+        {(effects) => (
+          <Table label="Effects" rows={effects} idOf={({ id }) => id} columns={columns} select={select} />
+        )}
+      </Paged>
+      {doing?.what === 'decide' && <Decide effects={doing.rows} onClose={close} />}
+      {doing?.what === 'revive' && <ReviveDialog rows={doing.rows} onClose={close} />}
+      {doing?.what === 'give-up' && <GiveUpDialog ids={doing.rows.map(({ id }) => id)} onClose={close} />}
     </>
   );
 }
 
-function Decide({ effect, onClose }: { effect: Effect; onClose: () => void }) {
+function Decide({ effects, onClose }: { effects: Effect[]; onClose: () => void }) {
   const [decision, setDecision] = useState<'retry' | 'done' | 'dead'>('done');
+  const [first] = effects;
   return (
     <ActDialog
-      title={`Decide about ${effect.name}`}
+      title={
+        effects.length === 1
+          ? `Decide about ${first?.name}`
+          : `Decide about ${plural(effects.length, 'effect')}`
+      }
       verb="Decide"
-      total={1}
+      total={effects.length}
       onClose={onClose}
       steps={async function* (reason) {
-        const { decided } = await api.decide(effect.id, decision, reason);
-        yield { done: 1 };
-        return decided ? 'Decided.' : 'It is not parked any more.';
+        let decidedNow = 0;
+        const others = new Set<string>();
+        for (const [at, { id }] of effects.entries()) {
+          const { decided, why } = await api.decide(id, decision, reason);
+          if (decided) decidedNow += 1;
+          else others.add(why ?? 'not parked any more');
+          yield { done: at + 1 };
+        }
+        const rest = others.size > 0 ? ` ${effects.length - decidedNow} not: ${[...others].join('; ')}.` : '';
+        return `${decidedNow === effects.length && effects.length === 1 ? 'Decided.' : `${decidedNow} decided.`}${rest}`;
       }}
+      follow={effects.map(({ id }) => id)}
     >
       <p>
-        {effect.reason === 'key-expired'
+        {first?.reason === 'key-expired'
           ? 'The other side may have forgotten the key: another attempt may do it twice. Look there, then say:'
           : 'It was begun, and nobody knows whether it happened: another attempt may do it twice. Look at the other side, then say:'}
       </p>

@@ -1,13 +1,28 @@
-import { useState } from 'preact/hooks';
-import { api, type NotRevived, type EventKey } from '../api.ts';
+import { useEffect, useState } from 'preact/hooks';
+import { api, type EventKey } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
-import { ActDialog, inParts, revivedText } from '../parts/act-dialog.tsx';
+import { ActDialog } from '../parts/act-dialog.tsx';
+import { visible } from '../text.ts';
 import { ContentView } from '../parts/content-view.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
+import { ReviveDialog } from '../parts/revive-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
-import { Copy, Empty, Facts, Fault, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
+import {
+  Copy,
+  Empty,
+  Facts,
+  Fault,
+  Foreign,
+  Loaded,
+  Moment,
+  PageHead,
+  Panel,
+  State,
+  When,
+} from '../parts/ui.tsx';
 import { curlOf } from '../curl.ts';
-import { bytes, count, duration, plural, time } from '../format.ts';
+import { bytes, count, duration, plural } from '../format.ts';
+import { titled } from '../title.ts';
 import { href, type Route } from '../router.ts';
 
 import type { Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
@@ -15,13 +30,18 @@ import { useQuery } from '../use-query.ts';
 
 export function Event({ route }: { route: Route }) {
   const id = route.id ?? '';
-  const query = useQuery(`event ${id}`, () => api.event(id), 5_000);
+  const query = useQuery(`event ${id}`, (signal) => api.event(id, signal), 5_000);
   return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
 }
 
 type Doing = 'revive' | 'replay' | 'forward' | 'erase' | undefined;
 
+function useTitle(title: string): void {
+  useEffect(() => titled(title), [title]);
+}
+
 function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
+  useTitle(`${event.type || 'Event'} ${event.eventId}`);
   const [doing, setDoing] = useState<Doing>();
   const can = {
     revive: useCan('revive'),
@@ -37,7 +57,7 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
   return (
     <>
       <PageHead
-        title={event.type || 'Event'}
+        title={visible(event.type) || 'Event'}
         hint={`${event.source}${event.tenant ? ` / ${event.tenant}` : ''}`}
       >
         {can.revive && dead.length > 0 && (
@@ -125,28 +145,7 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
   const key: EventKey = { source: event.source, tenant: event.tenant, eventId: event.eventId };
   if (doing === 'replay') return <ReplayDialog events={[key]} onClose={close} />;
   if (doing === 'forward') return <ForwardDialog events={[key]} onClose={close} />;
-  if (doing === 'revive') {
-    return (
-      <ActDialog
-        title={`Revive ${plural(dead.length, 'row')}`}
-        verb="Revive"
-        total={dead.length}
-        onClose={close}
-        steps={async function* (reason) {
-          const ids = dead.map((row) => row.id);
-          const others: NotRevived[] = [];
-          const revived = yield* inParts(ids, 100, async (part) => {
-            const report = await api.revive(part, reason);
-            others.push(...(report.others ?? []));
-            return report.revived.length;
-          });
-          return revivedText(revived, others);
-        }}
-      >
-        <p>What died gets new attempts, from now: {dead.map((row) => row.name).join(', ')}.</p>
-      </ActDialog>
-    );
-  }
+  if (doing === 'revive') return <ReviveDialog rows={dead} onClose={close} />;
   if (doing === 'erase') {
     return (
       <ActDialog
@@ -190,7 +189,9 @@ function erased({ outcome, cancelled, possiblySent, sent }: ErasureReport): stri
 function Id({ text }: { text: string }) {
   return (
     <span class="id">
-      <code>{text}</code>
+      <code>
+        <Foreign text={text} />
+      </code>
       <Copy text={text} />
     </span>
   );
@@ -214,7 +215,7 @@ function Timeline({ event }: { event: EventDetail }) {
       <li class="good">
         <div class="row">
           <strong>Claimed</strong>
-          <time dateTime={event.receivedAt}>{time(event.receivedAt)}</time>
+          <Moment at={event.receivedAt} />
         </div>
         <p class="hint">
           Verified by secret {event.verifiedBy}; {plural(event.owed, 'handler')} owed.
@@ -251,7 +252,7 @@ function RowEntry({ row, all }: { row: EventRow; all: EventRow[] }) {
           <strong>{row.name}</strong>
           {row.key !== '' && <code>{row.key}</code>} <State of={row.state} />
         </span>
-        {row.settledAt && <time dateTime={row.settledAt}>{time(row.settledAt)}</time>}
+        {row.settledAt && <Moment at={row.settledAt} />}
       </div>
       <p class="hint">
         {row.kind === 'effect' ? 'Effect' : 'Handler'}, {plural(row.attempt, 'attempt')}
@@ -373,5 +374,11 @@ function Body({ event }: { event: EventDetail }) {
 }
 
 export function eventLink(claimId: string | null, text: string | null) {
-  return claimId === null ? <span>{text}</span> : <a href={href(`event/${claimId}`)}>{text}</a>;
+  return claimId === null ? (
+    <Foreign text={text} />
+  ) : (
+    <a href={href(`event/${claimId}`)}>
+      <Foreign text={text} />
+    </a>
+  );
 }

@@ -1,81 +1,90 @@
 import { useState } from 'preact/hooks';
-import { api } from '../api.ts';
-import { useCan } from '../app-context.ts';
+import { api, collect, type EventKey } from '../api.ts';
+import { useCan, useMeta } from '../app-context.ts';
+import { Export } from '../parts/export.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
+import { Paged } from '../parts/more.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
-import { Empty, Fault, Foreign, Loaded, PageHead, State, When } from '../parts/ui.tsx';
+import { Bulk, Table, type Column, type Selection } from '../parts/table.tsx';
+import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
 import { count, time } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { EventPage, ListedEvent } from '../types.ts';
-import { useQuery, type Query } from '../use-query.ts';
+import { usePages, type Page } from '../use-pages.ts';
+import { useSelection } from '../use-selection.ts';
+import { zoneName } from '../zone.ts';
+
+type Doing = { what: 'replay' | 'forward'; events?: EventKey[] } | undefined;
+
+interface Listed extends Page<ListedEvent>, Omit<EventPage, 'events' | 'next'> {}
+
+async function pageOf(q: string, after?: string, signal?: AbortSignal): Promise<Listed> {
+  const { events, ...page } = await api.events(q, after, signal);
+  return { ...page, items: events };
+}
 
 export function Events({ route }: { route: Route }) {
   const q = route.query['q'] ?? '';
-  const first = useQuery(`events ${q}`, () => api.events(q), 10_000);
-  const types = [...new Set((first.data?.events ?? []).map((event) => event.type))];
-  const [doing, setDoing] = useState<'replay' | 'forward' | undefined>();
+  const { maxAtOnce } = useMeta();
+  const pages = usePages<ListedEvent, Listed>(
+    `events ${zoneName()} ${q}`,
+    (after, signal) => pageOf(q, after, signal),
+    10_000,
+  );
+  const [doing, setDoing] = useState<Doing>();
+  const select = useSelection(q);
   const canReplay = useCan('replay');
   const canForward = useCan('forward');
-  const some = (first.data?.events.length ?? 0) > 0;
+  const { items, last } = pages;
+  const chosen = items.filter(({ id }) => select.chosen.has(id));
+  const keys = () => chosen.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })).toReversed();
+  const all = async () => {
+    const found = await collect((after) => pageOf(q, after), maxAtOnce);
+    pages.replace(found);
+    select.onChange(new Set(found.map(({ id }) => id)));
+  };
   return (
     <>
       <PageHead title="Events" hint="Every verified event, newest first">
-        {canReplay && some && (
-          <button type="button" onClick={() => setDoing('replay')}>
+        {canReplay && items.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'replay' })}>
             Replay these…
           </button>
         )}
-        {canForward && some && (
-          <button type="button" onClick={() => setDoing('forward')}>
+        {canForward && items.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'forward' })}>
             Forward these…
           </button>
         )}
       </PageHead>
       <FilterBox
+        list="events"
         value={q}
-        types={types}
+        types={[...new Set(items.map((event) => event.type))]}
         onChange={(value) => (location.hash = href('events', { q: value }))}
       />
-      <Pages key={q} q={q} first={first} />
-      {doing === 'replay' && <ReplayDialog filter={q} onClose={() => setDoing(undefined)} />}
-      {doing === 'forward' && <ForwardDialog filter={q} onClose={() => setDoing(undefined)} />}
-    </>
-  );
-}
-
-function Pages({ q, first }: { q: string; first: Query<EventPage> }) {
-  const [more, setMore] = useState<EventPage[]>([]);
-  const [loading, setLoading] = useState(false);
-  const [error, setError] = useState<unknown>();
-  const pages = first.data === undefined ? [] : [first.data, ...more];
-  const last = pages.at(-1);
-  const load = async () => {
-    setLoading(true);
-    try {
-      const page = await api.events(q, last?.next);
-      setMore((before) => [...before, page]);
-      setError(undefined);
-    } catch (fault) {
-      setError(fault);
-    }
-    setLoading(false);
-  };
-  // The first page is asked again every few seconds: what moved on to the second is listed once.
-  const events = [
-    ...new Map(pages.flatMap((page) => page.events).map((event) => [event.id, event])).values(),
-  ];
-  return (
-    <Loaded query={first}>
-      {() => (
-        <>
-          {events.length === 0 ? (
-            <Nothing q={q} searchedTo={last?.searchedTo} />
-          ) : (
-            <EventTable events={events} />
-          )}
-          {error !== undefined && <Fault error={error as never} />}
-          <div class="more">
+      <Hints of={last?.hints} />
+      <Bulk select={select} noun="event" onAll={() => void all()}>
+        {canReplay && (
+          <button type="button" onClick={() => setDoing({ what: 'replay', events: keys() })}>
+            Replay selected…
+          </button>
+        )}
+        {canForward && (
+          <button type="button" onClick={() => setDoing({ what: 'forward', events: keys() })}>
+            Forward selected…
+          </button>
+        )}
+        <Export name="events" rows={chosen} />
+      </Bulk>
+      <Paged
+        key={q}
+        pages={pages}
+        older={last?.searchedTo ? 'Keep looking' : 'Older events'}
+        empty={<Nothing q={q} searchedTo={last?.searchedTo} />}
+        hint={
+          <>
             {last?.searchedTo && (
               <span class="hint">Looked back to {time(last.searchedTo)}; there is more before that.</span>
             )}
@@ -84,15 +93,24 @@ function Pages({ q, first }: { q: string; first: Query<EventPage> }) {
                 More rows are in this state than the {count(last.rowsLookedAt)} that were looked at.
               </span>
             )}
-            {last?.next && (
-              <button type="button" disabled={loading} onClick={() => void load()}>
-                {loading ? 'Looking…' : last.searchedTo ? 'Keep looking' : 'Older events'}
-              </button>
-            )}
-          </div>
-        </>
+          </>
+        }
+      >
+        {(events) => <EventTable events={events} select={select} />}
+      </Paged>
+      {doing?.what === 'replay' && (
+        <ReplayDialog
+          {...(doing.events ? { events: doing.events } : { filter: q })}
+          onClose={() => setDoing(undefined)}
+        />
       )}
-    </Loaded>
+      {doing?.what === 'forward' && (
+        <ForwardDialog
+          {...(doing.events ? { events: doing.events } : { filter: q })}
+          onClose={() => setDoing(undefined)}
+        />
+      )}
+    </>
   );
 }
 
@@ -105,59 +123,68 @@ function Nothing({ q, searchedTo }: { q: string; searchedTo: string | undefined 
         Rejections.
       </Empty>
     );
-  return <Empty title="No event matches">Ids are matched whole; a type may end in *.</Empty>;
+  return <Empty title="No event matches">An id and a type may end in *.</Empty>;
 }
 
-function EventTable({ events }: { events: ListedEvent[] }) {
-  return (
-    <div class="table-wrap">
-      <table class="cards">
-        <thead>
-          <tr>
-            <th scope="col">State</th>
-            <th scope="col">Type</th>
-            <th scope="col">Source</th>
-            <th scope="col">Event</th>
-            <th scope="col">Outcome</th>
-            <th scope="col" class="num">
-              Again
-            </th>
-            <th scope="col" class="end">
-              Received
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {events.map((event) => (
-            <tr key={event.id}>
-              <td>
-                <State of={event.state} />
-                {event.effectsDead > 0 && <span class="tag bad">effect dead</span>}
-                {event.effectsParked > 0 && <span class="tag warn">parked</span>}
-              </td>
-              <td>
-                <a class="row-link" href={href(`event/${event.id}`)}>
-                  {event.type || <span class="faint">no type</span>}
-                </a>
-              </td>
-              <td>
-                {event.source}
-                {event.tenant && <span class="faint"> / {event.tenant}</span>}
-              </td>
-              <td class="mono ellipsis" title={event.eventId}>
-                {event.eventId}
-              </td>
-              <td class="wide">
-                <Foreign text={event.outcome} lines={1} />
-              </td>
-              <td class="num">{event.duplicates > 0 ? count(event.duplicates) : ''}</td>
-              <td class="end">
-                <When at={event.receivedAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
+const COLUMNS: readonly Column<ListedEvent>[] = [
+  {
+    head: 'State',
+    width: '128px',
+    cell: (event) => (
+      <>
+        <State of={event.state} />
+        {event.effectsDead > 0 && <span class="tag bad">effect dead</span>}
+        {event.effectsParked > 0 && <span class="tag warn">parked</span>}
+      </>
+    ),
+  },
+  {
+    head: 'Type',
+    width: '22%',
+    title: (event) => event.type,
+    cell: (event) => (
+      <a class="row-link" href={href(`event/${event.id}`)}>
+        {event.type ? <Foreign text={event.type} /> : <span class="faint">no type</span>}
+      </a>
+    ),
+  },
+  {
+    head: 'Source',
+    width: '14%',
+    title: (event) => [event.source, event.tenant].filter(Boolean).join(' / '),
+    cell: (event) => (
+      <>
+        {event.source}
+        {event.tenant && (
+          <span class="faint">
+            {' '}
+            / <Foreign text={event.tenant} />
+          </span>
+        )}
+      </>
+    ),
+  },
+  {
+    head: 'Event',
+    kind: 'mono',
+    width: '18%',
+    title: (event) => event.eventId,
+    cell: (event) => <Foreign text={event.eventId} />,
+  },
+  {
+    head: 'Outcome',
+    kind: 'text',
+    cell: (event) => event.outcome && <Foreign text={event.outcome} lines={1} />,
+  },
+  {
+    head: 'Again',
+    kind: 'num',
+    width: '64px',
+    cell: (event) => (event.duplicates > 0 ? count(event.duplicates) : null),
+  },
+  { head: 'Received', kind: 'end', width: '104px', cell: (event) => <When at={event.receivedAt} /> },
+];
+
+function EventTable({ events, select }: { events: ListedEvent[]; select: Selection }) {
+  return <Table label="Events" rows={events} idOf={({ id }) => id} columns={COLUMNS} select={select} />;
 }

@@ -1,18 +1,50 @@
 import { api } from '../api.ts';
+import { FilterBox } from '../parts/filter-box.tsx';
+import { Paged } from '../parts/more.tsx';
 import { PauseButton } from '../parts/pause-button.tsx';
+import { Table, type Column } from '../parts/table.tsx';
 import { Empty, Facts, Foreign, Loaded, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { bytes, count, duration, plural } from '../format.ts';
-import { href } from '../router.ts';
-import type { Instance, Source } from '../types.ts';
+import { href, type Route } from '../router.ts';
+import type { Audit as AuditRow, Instance, Source, SourcePage } from '../types.ts';
+import { usePages, type Page } from '../use-pages.ts';
 import { useQuery } from '../use-query.ts';
+import { zoneName } from '../zone.ts';
 
-export function Sources() {
-  const query = useQuery('sources', api.sources, 10_000);
+interface SourceList extends Page<Source>, Omit<SourcePage, 'sources' | 'next'> {}
+
+async function sourcesOf(q: string, after?: string, signal?: AbortSignal): Promise<SourceList> {
+  const { sources, ...page } = await api.sources(q, after, signal);
+  return { ...page, items: sources };
+}
+
+export function Sources({ route }: { route: Route }) {
+  const q = route.query['q'] ?? '';
+  const pages = usePages<Source, SourceList>(
+    `sources ${q}`,
+    (after, signal) => sourcesOf(q, after, signal),
+    10_000,
+  );
+  const former = pages.first.data?.former ?? [];
+  const total = pages.first.data?.total;
   return (
     <>
-      <PageHead title="Sources" hint="Configured endpoints" />
-      <Loaded query={query}>
-        {({ sources, former }) => (
+      <PageHead
+        title="Sources"
+        hint={total === undefined ? 'Configured endpoints' : `${plural(total, 'configured endpoint')}`}
+      />
+      <div class="filter" role="search">
+        <input
+          id="filter"
+          type="search"
+          aria-label="Search sources"
+          placeholder="part of a name"
+          value={q}
+          onInput={(event) => location.replace(href('sources', { q: event.currentTarget.value }))}
+        />
+      </div>
+      <Paged pages={pages} older="Further sources" empty={<Empty title="No source is called so" />}>
+        {(sources) => (
           <div class="grid">
             {former.length > 0 && (
               <Panel title="Stored and not configured">
@@ -39,7 +71,22 @@ export function Sources() {
             ))}
           </div>
         )}
-      </Loaded>
+      </Paged>
+    </>
+  );
+}
+
+/** How a source does, from its last day. */
+function Health({ source }: { source: Source }) {
+  const { rates } = source;
+  const faults = [
+    rates.deadDay > 0 && `${count(rates.deadDay)} died`,
+    rates.rejectedDay > rates.day && 'more is rejected than received',
+  ].filter(Boolean);
+  const state = faults.length > 0 ? 'in trouble' : rates.day > 0 ? 'ok' : 'quiet';
+  return (
+    <>
+      <State of={state} /> <span class="hint">{faults.join(', ')}</span>
     </>
   );
 }
@@ -50,6 +97,7 @@ function SourceFacts({ source }: { source: Source }) {
     <>
       <Facts
         of={[
+          ['In 24 h', <Health source={source} />],
           [
             'Last event',
             source.lastAt ? (
@@ -67,12 +115,14 @@ function SourceFacts({ source }: { source: Source }) {
             </a>,
           ],
           [
-            'In 24 h',
+            'Work',
             `${count(rates.handledDay)} handled, ${count(rates.duplicatesDay)} duplicates, ${count(rates.deadDay)} dead`,
           ],
           [
             'Rejected',
-            <a href={href('rejections', { source: source.name })}>{count(rates.rejectedDay)} in 24 h</a>,
+            <a href={href('rejections', { q: `source:${source.name}` })}>
+              {count(rates.rejectedDay)} in 24 h
+            </a>,
           ],
           ['Scheme', <Foreign text={source.scheme} />],
           ['Retries', source.retries === 'own' ? 'ours' : 'the provider’s'],
@@ -131,49 +181,7 @@ export function Relays() {
             <Empty title="No process has been seen" />
           ) : (
             <>
-              <div class="table-wrap">
-                <table class="cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">State</th>
-                      <th scope="col">Host</th>
-                      <th scope="col">Does</th>
-                      <th scope="col" class="num">
-                        In flight
-                      </th>
-                      <th scope="col">Node</th>
-                      <th scope="col">Up since</th>
-                      <th scope="col" class="end">
-                        Seen
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {instances.map((one) => (
-                      <tr key={one.id}>
-                        <td>
-                          <State of={one.alive ? 'alive' : 'gone'} />
-                        </td>
-                        <td>
-                          {one.host} <span class="faint">pid {one.pid}</span>
-                        </td>
-                        <td>
-                          {one.relays ? 'receives and relays' : 'receives'},{' '}
-                          {one.listens ? 'listening' : 'polling'}
-                        </td>
-                        <td class="num">{one.running}</td>
-                        <td>{one.node}</td>
-                        <td>
-                          <When at={one.startedAt} />
-                        </td>
-                        <td class="end">
-                          <When at={one.seenAt} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Table label="Relays" rows={instances} idOf={({ id }) => id} columns={RELAY_COLUMNS} />
               <div class="grid">
                 <Panel title="Lag">
                   {overdue.length === 0 ? (
@@ -221,59 +229,100 @@ function holder(owner: string, instances: Instance[]): string {
   return one ? `${one.host}, pid ${one.pid}` : owner.slice(0, 8);
 }
 
-export function Audit() {
-  const query = useQuery('audit', () => api.audit(), 15_000);
+const RELAY_COLUMNS: readonly Column<Instance>[] = [
+  { head: 'State', width: '100px', cell: (one) => <State of={one.alive ? 'alive' : 'gone'} /> },
+  {
+    head: 'Host',
+    title: (one) => one.host,
+    cell: (one) => (
+      <>
+        {one.host} <span class="faint">pid {one.pid}</span>
+      </>
+    ),
+  },
+  {
+    head: 'Does',
+    width: '24%',
+    cell: (one) =>
+      `${one.relays ? 'receives and relays' : 'receives'}, ${one.listens ? 'listening' : 'polling'}`,
+  },
+  { head: 'In flight', kind: 'num', width: '84px', cell: (one) => one.running },
+  { head: 'Node', width: '96px', cell: (one) => one.node },
+  { head: 'Up since', width: '104px', cell: (one) => <When at={one.startedAt} /> },
+  { head: 'Seen', kind: 'end', width: '104px', cell: (one) => <When at={one.seenAt} /> },
+];
+
+async function auditOf(q: string, after?: string, signal?: AbortSignal): Promise<Page<AuditRow>> {
+  const { audit, ...page } = await api.audit(q, after, signal);
+  return { ...page, items: audit };
+}
+
+export function Audit({ route }: { route: Route }) {
+  const q = route.query['q'] ?? '';
+  const pages = usePages<AuditRow, Page<AuditRow>>(
+    `audit ${zoneName()} ${q}`,
+    (after, signal) => auditOf(q, after, signal),
+    15_000,
+  );
   return (
     <>
       <PageHead title="Audit" hint="Who did what, and why" />
-      <Loaded query={query}>
-        {({ audit }) =>
-          audit.length === 0 ? (
-            <Empty title="Nothing was done yet" />
-          ) : (
-            <div class="table-wrap">
-              <table class="cards">
-                <thead>
-                  <tr>
-                    <th scope="col">Who</th>
-                    <th scope="col">What</th>
-                    <th scope="col">To what</th>
-                    <th scope="col">Why</th>
-                    <th scope="col">Outcome</th>
-                    <th scope="col" class="end">
-                      When
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {audit.map((row) => (
-                    <tr key={row.id}>
-                      <td>
-                        <Foreign text={row.actor} />
-                      </td>
-                      <td>{row.action}</td>
-                      <td class="mono ellipsis">
-                        <Foreign text={row.target} lines={1} />
-                      </td>
-                      <td class="wide">
-                        <Foreign text={row.reason} lines={2} />
-                      </td>
-                      <td class="wide">
-                        <Foreign text={outcomeText(row.outcome)} lines={2} />
-                      </td>
-                      <td class="end">
-                        <When at={row.at} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )
-        }
-      </Loaded>
+      <FilterBox list="audit" value={q} onChange={(value) => (location.hash = href('audit', { q: value }))} />
+      <Paged
+        key={q}
+        pages={pages}
+        empty={<Empty title={q === '' ? 'Nothing was done yet' : 'No row matches'} />}
+      >
+        {(rows) => <Table label="Audit" rows={rows} idOf={({ id }) => id} columns={AUDIT_COLUMNS} />}
+      </Paged>
     </>
   );
+}
+
+const AUDIT_COLUMNS: readonly Column<AuditRow>[] = [
+  { head: 'Who', width: '15%', title: (row) => row.actor, cell: (row) => <Foreign text={row.actor} /> },
+  { head: 'What', width: '120px', cell: (row) => row.action },
+  {
+    head: 'To what',
+    kind: 'mono',
+    width: '24%',
+    title: (row) => row.target,
+    cell: (row) => <Target row={row} />,
+  },
+  { head: 'Why', kind: 'text', cell: (row) => <Foreign text={row.reason} lines={2} /> },
+  {
+    head: 'Outcome',
+    kind: 'text',
+    width: '18%',
+    cell: (row) => <Foreign text={outcomeText(row.outcome)} lines={2} />,
+  },
+  { head: 'When', kind: 'end', width: '104px', cell: (row) => <When at={row.at} /> },
+];
+
+const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
+
+/** What was acted on, with a link to it. */
+function Target({ row }: { row: AuditRow }) {
+  const to = targetLink(row);
+  return to === undefined ? (
+    <Foreign text={row.target} lines={1} />
+  ) : (
+    <a href={to}>
+      <Foreign text={row.target} lines={1} />
+    </a>
+  );
+}
+
+export function targetLink({ action, target }: Pick<AuditRow, 'action' | 'target'>): string | undefined {
+  if (action.startsWith('issue ')) return href(`dead/${target}`);
+  if (action === 'pause' || action === 'resume') return href('sources');
+  if (action === 'verify again') return href('rejections', { q: `source:${target}` });
+  const [id] = UUID.exec(target) ?? [];
+  if (id !== undefined) return href('events', { q: `id:${id}` });
+  // Source, tenant if any, event id.
+  const parts = target.replace(/^\d+ events, | first$/g, '').split(' ');
+  if (parts.length < 2 || target.includes('{')) return undefined;
+  return href('events', { q: `source:${parts[0]} id:"${parts.at(-1)!}"` });
 }
 
 function outcomeText(outcome: Record<string, unknown> | null): string {

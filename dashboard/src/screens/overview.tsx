@@ -1,14 +1,16 @@
+import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
 import { Chart, type Line } from '../parts/chart.tsx';
-import { Empty, Foreign, Loaded, PageHead, Panel, When } from '../parts/ui.tsx';
-import { capped, count, duration, millis } from '../format.ts';
+import { Foreign, Loaded, PageHead, Panel, When } from '../parts/ui.tsx';
+import { ago, capped, count, duration, millis, plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { Alert, Overview as Data, Step } from '../types.ts';
+import { useNow } from '../use-now.ts';
 import { useQuery } from '../use-query.ts';
 
 export function Overview({ route }: { route: Route }) {
   const range = route.query['range'] === 'day' ? 'day' : 'hour';
-  const figures = useQuery(`overview ${range}`, () => api.overview(range), 5_000);
+  const figures = useQuery(`overview ${range}`, (signal) => api.overview(range, signal), 5_000);
   const alerts = useQuery('alerts', api.alerts, 15_000);
   return (
     <>
@@ -28,8 +30,8 @@ export function Overview({ route }: { route: Route }) {
           ))}
         </nav>
       </PageHead>
-      <Loaded query={figures}>{(data) => <Figures data={data} />}</Loaded>
       <Loaded query={alerts}>{(data) => <Alerts alerts={data.alerts} />}</Loaded>
+      <Loaded query={figures}>{(data) => <Figures data={data} />}</Loaded>
     </>
   );
 }
@@ -62,7 +64,7 @@ function Figures({ data }: { data: Data }) {
         <Tile
           name="Answer p50"
           value={millis(last?.ackP50 ?? null)}
-          note={`p99 ${millis(last?.ackP99 ?? null)}`}
+          note={`p99 ${millis(last?.ackP99 ?? null)}${last ? `, ${ago(new Date(last.at).toISOString())}` : ''}`}
         />
         <Tile
           name="Backlog age"
@@ -177,27 +179,103 @@ function Tile(props: { name: string; value: string; note?: string; tone?: 'warn'
   );
 }
 
+/** Seen as going on while its cause was told of within this time: an alert is told again while its cause lasts. */
+const LASTS_MS = 15 * 60_000;
+
+/** What was told within the last day, on top of the page; those that go on first. Muted ones are folded away. */
 function Alerts({ alerts }: { alerts: Alert[] }) {
+  const now = useNow();
+  const [muted, mute] = useMuted();
+  const recent = alerts.filter(({ at }) => now - Date.parse(at) < 86_400_000);
+  const shown = recent.filter((alert) => !isMuted(alert, muted, now)).slice(0, 8);
+  const hidden = recent.length - shown.length;
+  if (recent.length === 0) return null;
   return (
     <Panel title="Alerts">
-      {alerts.length === 0 ? (
-        <Empty title="No alerts">
-          Backlog, bursts of rejections, conflicts and unknown handlers would show up here.
-        </Empty>
-      ) : (
-        <ul class="rows">
-          {alerts.slice(0, 20).map((alert) => (
-            <li key={alert.id} class="row">
-              <span class="row-main">
+      <ul class="rows">
+        {shown.map((alert) => (
+          <li key={alert.id} class="row">
+            <span class="row-main">
+              <a href={alertLink(alert)}>
                 <strong>{sentence(alert)}</strong> <Foreign text={alert.subject} />
+              </a>
+            </span>
+            <span class="row-side">
+              <span class="hint">
+                {now - Date.parse(alert.at) < LASTS_MS ? 'goes on, told' : 'not told since'}{' '}
+                <When at={alert.at} />
               </span>
-              <When at={alert.at} />
-            </li>
-          ))}
-        </ul>
+              <button
+                type="button"
+                class="quiet"
+                aria-label={`Mute ${sentence(alert)} for an hour`}
+                onClick={() => mute(alert)}
+              >
+                Mute 1 h
+              </button>
+            </span>
+          </li>
+        ))}
+      </ul>
+      {hidden > 0 && (
+        <p class="hint">{plural(hidden, 'further alert')} of the last 24 h not shown, or muted.</p>
       )}
     </Panel>
   );
+}
+
+/** Until when alerts of a kind and subject are muted, in this browser. */
+type Muted = Readonly<Record<string, number>>;
+const MUTED = 'webhooks-desk-muted';
+
+function useMuted(): [Muted, (alert: Alert) => void] {
+  const [muted, setMuted] = useState<Muted>(() => {
+    try {
+      return JSON.parse(localStorage.getItem(MUTED) ?? '{}') as Muted;
+    } catch {
+      return {};
+    }
+  });
+  const mute = (alert: Alert) => {
+    const now = Date.now();
+    const lasting = Object.entries(muted).filter(([, until]) => until > now);
+    const next = { ...Object.fromEntries(lasting), [muteKey(alert)]: now + 3_600_000 };
+    setMuted(next);
+    try {
+      localStorage.setItem(MUTED, JSON.stringify(next));
+    } catch {
+      // Storage may be forbidden to the page: it is muted until the page is left.
+    }
+  };
+  return [muted, mute];
+}
+
+function muteKey({ kind, subject }: Alert): string {
+  return `${kind} ${subject}`;
+}
+
+function isMuted(alert: Alert, muted: Muted, now: number): boolean {
+  return (muted[muteKey(alert)] ?? 0) > now;
+}
+
+/** Where what an alert is about can be seen. */
+export function alertLink({ kind, subject }: Pick<Alert, 'kind' | 'subject'>): string {
+  switch (kind) {
+    case 'dead-letters':
+    case 'not-redelivered':
+      return href('dead');
+    case 'backlog':
+    case 'unknown-name':
+      return href('events', { q: 'state:pending' });
+    case 'parked':
+      return href('effects', { q: 'state:parked' });
+    case 'rejection-burst':
+      return href('rejections', { q: `source:"${subject.split(' ')[0]}"` });
+    default: {
+      const id = subject.split(' ').at(-1);
+      return href('events', id ? { q: `id:"${id}"` } : {});
+    }
+  }
 }
 
 function sentence({ kind, facts }: Alert): string {

@@ -2,19 +2,36 @@ import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
-import { Empty, Facts, Foreign, Loaded, PageHead, When } from '../parts/ui.tsx';
+import { FilterBox } from '../parts/filter-box.tsx';
+import { Paged } from '../parts/more.tsx';
+import { Empty, Facts, Foreign, Hints, PageHead, When } from '../parts/ui.tsx';
 import { bytes, plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { Rejection } from '../types.ts';
-import { useQuery } from '../use-query.ts';
-import { Select } from './effects.tsx';
+import { usePages, type Page } from '../use-pages.ts';
+import { reloadAll } from '../use-query.ts';
+import { zoneName } from '../zone.ts';
+
+interface Listed extends Page<Rejection> {
+  readonly hints?: string[];
+}
+
+async function pageOf(q: string, after?: string, signal?: AbortSignal): Promise<Listed> {
+  const { rejections, ...page } = await api.rejections(q, after, signal);
+  return { ...page, items: rejections };
+}
 
 export function Rejections({ route }: { route: Route }) {
-  const { sources, keepsRejections } = useMeta();
-  const source = route.query['source'] ?? '';
+  const { keepsRejections } = useMeta();
+  const q = route.query['q'] ?? '';
+  const [, source = ''] = /(?:^|\s)source:([^\s,*]+)(?:\s|$)/.exec(q) ?? [];
   const canVerify = useCan('verify-again') && keepsRejections && source !== '';
   const [verifying, setVerifying] = useState(false);
-  const query = useQuery(`rejections ${source}`, () => api.rejections({ source }), 10_000);
+  const pages = usePages<Rejection, Listed>(
+    `rejections ${zoneName()} ${q}`,
+    (after, signal) => pageOf(q, after, signal),
+    10_000,
+  );
   return (
     <>
       <PageHead
@@ -27,38 +44,38 @@ export function Rejections({ route }: { route: Route }) {
           </button>
         )}
       </PageHead>
-      <div class="choices">
-        <Select
-          label="Source"
-          value={source}
-          of={sources}
-          onChange={(value) => (location.hash = href('rejections', { source: value }))}
-        />
-        {keepsRejections && source === '' && (
-          <span class="hint">Choose a source to verify its requests again.</span>
-        )}
-      </div>
-      <Loaded query={query}>
-        {({ rejections }) =>
-          rejections.length === 0 ? (
-            <Empty title="Nothing was rejected">
-              A wrong secret or a proxy that changes bodies would show up here.
-            </Empty>
-          ) : (
-            <ul class="issues">
-              {rejections.map((one) => (
-                <Row key={one.id} one={one} />
-              ))}
-            </ul>
-          )
+      <FilterBox
+        list="rejections"
+        value={q}
+        onChange={(value) => (location.hash = href('rejections', { q: value }))}
+      />
+      <Hints of={pages.last?.hints} />
+      {keepsRejections && source === '' && (
+        <p class="hint">Name a source (source:stripe) to verify its requests again.</p>
+      )}
+      <Paged
+        key={q}
+        pages={pages}
+        empty={
+          <Empty title={q === '' ? 'Nothing was rejected' : 'No rejection matches'}>
+            A wrong secret or a proxy that changes bodies would show up here.
+          </Empty>
         }
-      </Loaded>
+      >
+        {(rejections) => (
+          <ul class="issues">
+            {rejections.map((one) => (
+              <Row key={one.id} one={one} />
+            ))}
+          </ul>
+        )}
+      </Paged>
       {verifying && (
         <ActDialog
           title={`Verify requests to ${source} again`}
           verb="Verify again"
           total={1}
-          onClose={() => (setVerifying(false), query.reload())}
+          onClose={() => (setVerifying(false), reloadAll())}
           steps={async function* (reason) {
             let after: string | undefined;
             let taken = 0;

@@ -1,0 +1,101 @@
+import { api, type NotRevived } from '../api.ts';
+import { count, plural } from '../format.ts';
+import { useQuery } from '../use-query.ts';
+import { ActDialog, inParts, revivedText, useProgress } from './act-dialog.tsx';
+import { Fault } from './ui.tsx';
+
+const PART = 100;
+
+interface Revivable {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Gives dead rows new attempts; says beforehand what runs and what stays done, and afterwards what became of them. */
+export function ReviveDialog(props: {
+  rows: readonly Revivable[];
+  /** The error that they died of. */
+  fingerprint?: string;
+  onClose: () => void;
+}) {
+  const { rows, onClose } = props;
+  const progress = useProgress();
+  const ids = rows.map(({ id }) => id);
+  const others: NotRevived[] = [];
+  return (
+    <ActDialog
+      title={`Revive ${plural(rows.length, 'row')}`}
+      verb="Revive"
+      total={rows.length}
+      onClose={onClose}
+      follow={ids}
+      fingerprint={props.fingerprint}
+      steps={async function* (reason) {
+        const revived = yield* inParts(
+          ids,
+          PART,
+          async (part) => {
+            const report = await api.revive(part, reason);
+            others.push(...(report.others ?? []));
+            return report.revived.length;
+          },
+          progress,
+        );
+        return revivedText(revived, others);
+      }}
+    >
+      <p>Each gets new attempts, from now. Effects that are done are not done again.</p>
+      <Preview ids={ids.slice(0, 500)} />
+    </ActDialog>
+  );
+}
+
+function Preview({ ids }: { ids: string[] }) {
+  const preview = useQuery(`revive ${ids.join()}`, () => api.previewRevive(ids), undefined, true);
+  if (preview.error) return <Fault error={preview.error} />;
+  if (preview.data === undefined) return <p role="status">Looking what would run…</p>;
+  const { run, staysDone, notDead } = preview.data;
+  return (
+    <div class="preview" tabIndex={0} role="region" aria-label="What would run">
+      <dl class="facts">
+        <Names title="Runs" of={run} />
+        <Names title="Stays done" of={staysDone} />
+        {notDead > 0 && <Names title="Not dead now" of={{ rows: notDead }} />}
+      </dl>
+    </div>
+  );
+}
+
+function Names({ title, of }: { title: string; of: Record<string, number> }) {
+  const names = Object.entries(of);
+  if (names.length === 0) return null;
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>{names.map(([name, n]) => (n > 1 ? `${name} × ${count(n)}` : name)).join(', ')}</dd>
+    </div>
+  );
+}
+
+/** Lets dead rows be, for good. */
+export function GiveUpDialog({ ids, onClose }: { ids: readonly string[]; onClose: () => void }) {
+  const progress = useProgress();
+  return (
+    <ActDialog
+      title={`Give up ${plural(ids.length, 'row')}`}
+      verb="Give up"
+      danger
+      total={ids.length}
+      onClose={onClose}
+      steps={async function* (reason) {
+        const act = async (part: string[]) => (await api.giveUp(part, reason)).givenUp.length;
+        return `${plural(yield* inParts(ids, PART, act, progress), 'row')} given up.`;
+      }}
+    >
+      <p>
+        They stay dead, with their error: no redelivery starts them again, and what waits behind them in the
+        order of a key goes on. You can still revive or replay them.
+      </p>
+    </ActDialog>
+  );
+}
