@@ -76,7 +76,7 @@ export function filterKeys(): Record<FilteredList, Record<string, string>> {
 
 function hintOf(key: Key, list: FilteredList): string {
   const states = key === 'state' ? STATES[list] : undefined;
-  return states === undefined ? HINTS[key] : `one or several of ${states.join(', ')}: state:dead,parked`;
+  return states === undefined ? HINTS[key] : `one of ${states.join(', ')}, or several: state:dead,parked`;
 }
 
 /**

@@ -62,17 +62,17 @@ export class DeadStore {
     const from =
       after === undefined
         ? 'true'
-        : `(g.last_at, g.fingerprint) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)})`;
-    const rows: (DeadGroup & { at: string })[] = await query(
+        : `(g.last_at, g.fingerprint::uuid) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)}::uuid)`;
+    const rows: (DeadGroup & { at: string; place: string })[] = await query(
       manager,
-      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint DESC LIMIT ${p.add(limit)}`,
+      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint::uuid DESC LIMIT ${p.add(limit)}`,
       p.values,
     );
-    const groups = rows.map(({ at: _at, ...group }) => group);
+    const groups = rows.map(({ at: _at, place: _place, ...group }) => group);
     const last = rows.at(-1);
     return rows.length < limit || last === undefined
       ? { groups }
-      : { groups, next: { at: last.at, id: last.fingerprint } };
+      : { groups, next: { at: last.at, id: last.place } };
   }
 
   /** One group; undefined when none of its rows is dead any more. */
@@ -83,13 +83,13 @@ export class DeadStore {
   ): Promise<DeadGroup | undefined> {
     const p = new Parameters();
     const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
-    const rows: (DeadGroup & { at: string })[] = await query(
+    const rows: (DeadGroup & { at: string; place: string })[] = await query(
       manager,
       `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE g.fingerprint = ${p.add(fingerprint)}`,
       p.values,
     );
     if (rows[0] === undefined) return undefined;
-    const { at: _at, ...group } = rows[0];
+    const { at: _at, place: _place, ...group } = rows[0];
     return group;
   }
 
@@ -176,7 +176,7 @@ const GROUPED = `
 
 const GROUPS = `
   SELECT g.fingerprint, g.kind, g.name, g.reason, g.error, g.count, g.first_at AS "firstAt", g.last_at AS "lastAt",
-         g.last_at::text AS at, coalesce(g.sources, '{}') AS sources, coalesce(g.tenants, '{}') AS tenants,
+         g.last_at::text AS at, g.fingerprint::uuid::text AS place, coalesce(g.sources, '{}') AS sources, coalesce(g.tenants, '{}') AS tenants,
          CASE WHEN i.state = 'resolved' AND g.last_at > i.changed_at THEN 'open'
               ELSE coalesce(i.state, CASE WHEN g.reason = 'given-up' THEN 'resolved' ELSE 'open' END) END AS state,
          coalesce(i.state = 'resolved' AND g.last_at > i.changed_at, false) AS reopened, i.actor, i.note

@@ -127,6 +127,10 @@ describe('the page in a browser', () => {
       await send('awardee', awardee(`grant-${i}`, 'grant.made', { amount: i * 10 }));
     }
     for (let i = 0; i < 5; i += 1) await send('awardee', awardee('grant-3', 'grant.made', { amount: 30 }));
+    // What came before must not meet the broken world.
+    const idle = async () =>
+      (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'pending'`)).length === 0;
+    await until(idle);
     world.grantsFail = true;
     for (const id of ['closed-1', 'closed-22', 'closed-333'])
       await send('awardee', awardee(id, 'grant.made', { grant: { id, amount: 12_500, currency: 'EUR' } }));
@@ -134,9 +138,7 @@ describe('the page in a browser', () => {
       async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead'`)).length === 3,
     );
     world.grantsFail = false;
-    await until(
-      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'pending'`)).length === 0,
-    );
+    await until(idle);
     const forged = awardee('forged', 'grant.made', {});
     await send('awardee', { ...forged, body: Buffer.from('{"amount":1}') });
     await send('stripe', awardee('elsewhere', 'grant.made', {}));
@@ -236,7 +238,7 @@ describe('the page in a browser', () => {
       async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'parked'`)).length === 1,
     );
     world.chargesHang = false;
-    await open('effects?state=parked');
+    await open('effects?q=state:parked');
     await page.getByRole('button', { name: 'Decide…' }).click();
     expect(await axe()).toEqual([]);
     await shot('decide');
@@ -437,7 +439,7 @@ describe('the page in a browser', () => {
   });
 
   it('R33 verifies kept rejections again', async () => {
-    await open('rejections?source=awardee');
+    await open('rejections?q=source:awardee');
     await page.getByRole('button', { name: 'Verify again…' }).click();
     expect(await axe()).toEqual([]);
     await page.getByLabel(/Why/).fill('secret corrected');

@@ -208,7 +208,7 @@ function Alerts({ alerts }: { alerts: Alert[] }) {
               <button
                 type="button"
                 class="quiet"
-                aria-label={`Mute ${sentence(alert)} for an hour`}
+                aria-label={`Mute 1 h: ${sentence(alert)}`}
                 onClick={() => mute(alert)}
               >
                 Mute 1 h
