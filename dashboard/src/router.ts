@@ -100,7 +100,10 @@ function restorePlace(): void {
     const link =
       place?.link && document.querySelector<HTMLElement>(`main a[href="${CSS.escape(place.link)}"]`);
     const ready = place === undefined || document.documentElement.scrollHeight >= place.y + innerHeight;
-    if (!late && (!ready || (place?.link && !link))) return void requestAnimationFrame(attempt);
+    if (!late && (!ready || (place?.link && !link))) {
+      requestAnimationFrame(attempt);
+      return;
+    }
     if (link) link.focus({ preventScroll: true });
     scrollTo(0, place?.y ?? 0);
     isRestoring = false;

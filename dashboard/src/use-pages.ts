@@ -47,7 +47,7 @@ export function usePages<
     );
   };
   const replace = (all: T[]) => {
-    remember(key, [{ ...last, items: all } as P]);
+    remember(key, [{ ...last, items: all }]);
     setState({ loading: false });
   };
   // What moved on from the first page to the second since then is listed once.

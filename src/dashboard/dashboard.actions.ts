@@ -75,7 +75,7 @@ export class DashboardActions {
         return distinct([read(ACTION_INPUT.erase, body, name).event]);
       case 'verify-again':
         return [{ source: read(ACTION_INPUT['verify-again'], body, name).source }];
-      case 'pause': {
+      default: {
         const source = this.lists.sourceOf(read(ACTION_INPUT.pause, body, name));
         return [source === null ? {} : { source }];
       }

@@ -87,7 +87,7 @@ export class DashboardLists {
       }
       case 'rejections':
         return { ...(await this.inspector.rejections(q, after, look)), ...hints };
-      case 'audit':
+      default:
         await rights.require('view');
         return this.inspector.audit(q, after, { zone });
     }

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { query } from './own.schema.js';
-import { conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
-import { Parameters } from './search.sql.js';
+import { Parameters, conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
 import { storable, storableJson } from '../core/event.js';
 
 /** What a person did to what, and why. */

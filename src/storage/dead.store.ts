@@ -4,8 +4,8 @@ import { query } from './own.schema.js';
 import { storable } from '../core/event.js';
 import type { DeadReason } from '../core/states.js';
 import type { Place } from '../core/place.js';
-import { conditionsOf, type ListFilter } from './filter.sql.js';
-import { Parameters, ROW_COLUMNS } from './search.sql.js';
+import { Parameters, conditionsOf, type ListFilter } from './filter.sql.js';
+import { ROW_COLUMNS } from './search.sql.js';
 
 /** Dead rows that died of one error, and a person's word on them. */
 export interface DeadGroup {

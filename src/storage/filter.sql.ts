@@ -1,5 +1,3 @@
-import type { Parameters } from './search.sql.js';
-
 /** A word of a filter: `state:dead,parked`, or with a minus before it what must not be. */
 export interface Test {
   readonly key: string;
@@ -70,4 +68,14 @@ export function conditionsOf(
       `(${at.source}, tenant) IN (SELECT * FROM unnest(${p.add(pairs.map(({ source }) => source))}::text[], ${p.add(pairs.map(({ tenant }) => tenant))}::text[]))`,
     );
   return where.length > 0 ? where : ['true'];
+}
+
+/** Values of a statement, each named by its place. */
+export class Parameters {
+  readonly values: unknown[] = [];
+
+  add(value: unknown): string {
+    this.values.push(value);
+    return `$${this.values.length}`;
+  }
 }

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { query } from './own.schema.js';
-import { conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
-import { Parameters } from './search.sql.js';
+import { Parameters, conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
 
 /** A request that was not believed, explained. Bytes and values of headers only where the application asked to keep them. */
 export interface Rejected {

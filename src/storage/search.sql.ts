@@ -1,5 +1,6 @@
 import type { Place } from '../core/place.js';
 import {
+  Parameters,
   conditionsOf,
   numberIs,
   textHas,
@@ -250,14 +251,4 @@ function idAt(time: Date, offsetMs: number): string {
     .toString(16)
     .padStart(12, '0');
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
-}
-
-/** Values of a statement, each named by its place. */
-export class Parameters {
-  readonly values: unknown[] = [];
-
-  add(value: unknown): string {
-    this.values.push(value);
-    return `$${this.values.length}`;
-  }
 }

@@ -492,6 +492,172 @@ describe('the page in a browser', () => {
     }
   });
 
+  it('R23 takes a person with a phone from the overview to done, by touch', async () => {
+    world.grantsFail = true;
+    await send('awardee', awardee('phone', 'grant.made', {}));
+    await until(
+      async () =>
+        (await database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead' AND event_id = 'phone'`))
+          .length === 1,
+    );
+    world.grantsFail = false;
+    await newPage({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    await open('overview');
+    await page.getByRole('link', { name: /^Dead \d/ }).tap();
+    await page.locator('a.issue').first().tap();
+    await page.getByRole('link', { name: 'phone' }).tap();
+    await page.getByText('Timeline').waitFor();
+    await page.getByRole('button', { name: 'Show the body' }).tap();
+    await page.getByRole('button', { name: 'Revive…' }).tap();
+    await page
+      .getByRole('region', { name: 'What would run' })
+      .getByText('awardee/DeskHandlers.grant')
+      .waitFor();
+    await page.getByLabel(/Why/).fill('from the train');
+    await shot('phone-revive');
+    await page.getByRole('button', { name: 'Revive', exact: true }).tap();
+    await page.getByRole('region', { name: 'Outcome' }).getByText('1 row: 1 done').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().tap();
+    await page.locator('dd .state', { hasText: 'processed' }).waitFor();
+    // The menu is a line that scrolls: its active item is on the screen.
+    await page.getByRole('link', { name: 'Audit' }).tap();
+    await page.getByText('from the train').waitFor();
+    const { left, right } = await page.evaluate<{ left: number; right: number }>(
+      `document.querySelector('.side [aria-current]').getBoundingClientRect().toJSON()`,
+    );
+    expect([left >= 0, right <= 390]).toEqual([true, true]);
+    for (const path of ['events', 'effects', 'audit', 'relays']) {
+      await open(path);
+      const labels = await page.evaluate<string[]>(
+        `[...document.querySelector('tbody tr').querySelectorAll('td[data-label]:not(.none)')].map((cell) => getComputedStyle(cell, '::before').content)`,
+      );
+      expect([path, labels.length > 2, labels.every((label) => label.length > 4)]).toEqual([
+        path,
+        true,
+        true,
+      ]);
+    }
+  });
+
+  it('asks each question once, says how old it is, and asks nothing while a dialog is open', async () => {
+    await open('sources');
+    await page.getByText(/Updated (now|\d+ s ago)/).waitFor();
+    const asked = { paused: 0, sources: 0 };
+    page.on('request', (request) => {
+      if (request.url().includes('/api/paused')) asked.paused += 1;
+      if (request.url().includes('/api/sources')) asked.sources += 1;
+    });
+    await page.getByRole('button', { name: 'Refresh' }).click();
+    await until(() => asked.paused > 0 && asked.sources > 0);
+    expect(asked).toEqual({ paused: 1, sources: 1 });
+    await page.route('**/api/**', (route) => route.abort('connectionrefused'));
+    await page.getByRole('button', { name: 'Refresh' }).click();
+    await page.getByText('Server cannot be reached.').first().waitFor();
+    await page.unroute('**/api/**');
+    await page.getByRole('button', { name: 'Refresh' }).click();
+    await page.getByText('Server cannot be reached.').first().waitFor({ state: 'detached' });
+    faults = faults.filter((fault) => !fault.includes('ERR_CONNECTION_REFUSED'));
+  });
+
+  it('tells an ended session from a refusal, and keeps what was typed', async () => {
+    await open('dead');
+    await database.query(`
+      INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
+      SELECT gen_random_uuid(), 'effect', 'gone', 'dead', now(), 'permanent-error', 'no such thing' FROM generate_series(1, 150)`);
+    await open('dead?q=effect:gone');
+    await page.getByText('no such thing').first().click();
+    await page.getByRole('button', { name: 'Revive 150…' }).click();
+    await page.getByLabel(/Why/).fill('typed by hand');
+    let answered = 0;
+    await page.route('**/api/actions/revive', (route) => {
+      answered += 1;
+      if (answered === 1) return route.continue();
+      if (answered === 2) return route.fulfill({ status: 401, json: { message: 'Unauthorized' } });
+      if (answered === 3) return route.fulfill({ status: 403, json: { error: `'revive' is not allowed` } });
+      if (answered === 4) return route.abort('connectionrefused');
+      return route.continue();
+    });
+    await page.getByRole('button', { name: 'Revive', exact: true }).click();
+    for (const text of [
+      /100 of 150 done, then: Your session ended/,
+      /You may not do this/,
+      /cannot be reached/,
+    ]) {
+      await page.getByRole('alert').getByText(text).waitFor();
+      expect(await page.getByLabel(/Why/).inputValue()).toBe('typed by hand');
+      await page.getByRole('button', { name: 'Go on' }).click();
+    }
+    await page.getByText(/150 rows revived/).waitFor();
+    await page.unroute('**/api/actions/revive');
+    faults = [];
+    await database.query(`DELETE FROM webhook_outbox WHERE name = 'gone'`);
+  });
+
+  it('shows times in the zone that it names, and filters by it', async () => {
+    await newPage({ timezoneId: 'America/New_York' });
+    await open('events');
+    await page.getByText(/Times in America\/New_York, UTC-0[45]:00/).waitFor();
+    const zoned = page.waitForRequest((request) => /zone=UTC/.test(request.url()));
+    await page.getByRole('button', { name: 'Show UTC' }).click();
+    await zoned;
+    await page.getByText('Times in UTC').waitFor();
+    const title = await page.locator('tbody time').first().getAttribute('title');
+    expect(title).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  });
+
+  it('marks a stretch of a chart, and shows its events', async () => {
+    await open('overview');
+    const box = (await page.locator('.u-over').first().boundingBox())!;
+    await page.mouse.move(box.x + box.width / 4, box.y + 40);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2, box.y + 40, { steps: 5 });
+    await page.mouse.up();
+    await until(() => /events\?q=after%3A.*Z\+before%3A.*Z/.test(page.url()));
+  });
+
+  it('finds, chooses, exports, and goes back to where it was', async () => {
+    await open('events?q=type:grant.made -state:dead');
+    await page.locator('a.row-link').first().waitFor();
+    await page.getByRole('checkbox', { name: 'Select all rows shown' }).check();
+    await page.getByRole('button', { name: 'Select all that match' }).click();
+    const chosen = await page.getByRole('region', { name: 'Selection' }).getByRole('status').textContent();
+    expect(Number(/\d+/.exec(chosen!)![0])).toBeGreaterThan(20);
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Export CSV' }).click(),
+    ]);
+    expect(readFileSync(await download.path(), 'utf8')).toMatch(/^id,source,tenant,eventId/);
+    await page.getByRole('button', { name: 'Clear', exact: true }).click();
+    const tenth = page.locator('a.row-link').nth(10);
+    await tenth.scrollIntoViewIfNeeded();
+    await page.evaluate('scrollTo(0, 200)');
+    const to = await tenth.getAttribute('href');
+    await tenth.click();
+    await page.getByText('Timeline').waitFor();
+    expect(await page.title()).toMatch(/grant\.made grant-/);
+    await page.goBack();
+    await until(async () => (await page.evaluate(`document.activeElement.getAttribute('href')`)) === to);
+    await until(async () => Number(await page.evaluate('scrollY')) > 100);
+    await open('events?q=source:strpe');
+    await page.getByText(/did you mean 'stripe'/).waitFor();
+    await page.goto(`${url}?bad#/%zz`);
+    await page.getByText('This address is malformed').waitFor();
+  });
+
+  it('shows a body with a byte that is no text, with marks and as hex', async () => {
+    const { headers } = awardee('bytes', 'hostile', '{"a":"x"}');
+    const body = Buffer.from([...Buffer.from('{"family":"👨‍👩‍👧 \u200bno'), 0xff, ...Buffer.from('text"}')]);
+    const signed = awardee('bytes', 'hostile', body);
+    await send('awardee', { headers: { ...headers, ...signed.headers }, body });
+    await open('events?q=id:bytes');
+    await page.locator('a.row-link').click();
+    await page.getByRole('button', { name: 'Show the body' }).click();
+    const shown = page.getByRole('region', { name: 'Body of the event' });
+    await shown.getByText('👨‍👩‍👧 ⟨U+200B⟩no⟨byte FF⟩text').waitFor();
+    await page.getByRole('button', { name: 'Hex' }).click();
+    await shown.getByText('7b 22 66 61 6d').waitFor();
+  });
+
   it('fits a narrow screen', async () => {
     await newPage({ viewport: { width: 390, height: 844 } });
     for (const path of SCREENS) {

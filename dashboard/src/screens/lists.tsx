@@ -31,7 +31,7 @@ export function Sources({ route }: { route: Route }) {
     <>
       <PageHead
         title="Sources"
-        hint={total === undefined ? 'Configured endpoints' : `${plural(total, 'configured endpoint')}`}
+        hint={total === undefined ? 'Configured endpoints' : plural(total, 'configured endpoint')}
       />
       <div class="filter" role="search">
         <input
