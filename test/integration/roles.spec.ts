@@ -150,7 +150,7 @@ describe('the roles of docs/deploying.md', () => {
     const [dead] = await database.query<{ id: string }>(
       `SELECT id FROM webhooks.webhook_outbox WHERE state = 'dead'`,
     );
-    const [group] = await desk.app.get(Inspector).deadGroups();
+    const [group] = (await desk.app.get(Inspector).deadGroups()).groups;
     await operator.setIssue(group!.fingerprint, 'acknowledged', BY);
     await operator.setIssue(group!.fingerprint, 'open', BY);
     expect(await operator.revive([dead!.id], BY)).toEqual([dead!.id]);
@@ -163,8 +163,8 @@ describe('the roles of docs/deploying.md', () => {
     await operator.verifyAgain('awardee', undefined, BY);
     await operator.erase(key, BY);
     const inspector = desk.app.get(Inspector);
-    expect(await inspector.rejections({})).toHaveLength(1);
-    expect((await inspector.audit()).length).toBeGreaterThan(5);
+    expect((await inspector.rejections()).rejections).toHaveLength(1);
+    expect((await inspector.audit()).audit.length).toBeGreaterThan(5);
     await Promise.all([inspector.sources(), inspector.relays(), inspector.alerts()]);
     expect((await inspector.events('')).events).toHaveLength(2);
     await desk.app.get(DeskKeeper).round();
