@@ -72,10 +72,13 @@ export class ChaosReceiver {
     return ambushed;
   }
 
-  /** Of the process that is up, after a collection. */
-  async memory(): Promise<Memory> {
+  /**
+   * Of the process that is up.
+   * @param collected after a collection, which stops the process for a moment
+   */
+  async memory(collected = true): Promise<Memory> {
     const told = new Promise<Memory>((tell, fail) => (this.asked = { tell, fail }));
-    this.child!.send('memory', () => undefined);
+    this.child!.send(collected ? 'memory after a collection' : 'memory', () => undefined);
     return told;
   }
 

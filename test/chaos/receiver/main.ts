@@ -1,6 +1,7 @@
 // A receiver of a run: started, frozen and killed by the supervisor, over and over.
 import 'reflect-metadata';
 import { writeSync } from 'node:fs';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Module } from '@nestjs/common';
@@ -24,10 +25,12 @@ export type FromReceiver =
   | { readonly kind: 'ready'; readonly owner: string }
   | { readonly kind: 'ambushed'; readonly point: Point; readonly when: When }
   | ({ readonly kind: 'memory' } & Memory);
-/** What it needs when everything that can go has gone. */
+/** What it needs. */
 export interface Memory {
   readonly heapBytes: number;
   readonly rssBytes: number;
+  /** By how much its event loop was late since it was last asked: 99 of 100 turns by less. */
+  readonly lateP99Ms: number;
 }
 
 const env = process.env;
@@ -46,17 +49,27 @@ installFailPoints((point, when) => {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
   return undefined;
 });
-process.on('message', (message: Ambush | 'go on' | 'memory') => {
+const lateness = monitorEventLoopDelay({ resolution: 10 });
+lateness.enable();
+process.on('message', (message: Ambush | 'go on' | 'memory' | 'memory after a collection') => {
   if (message === 'memory') return tellMemory();
+  if (message === 'memory after a collection') return collectAndTell();
   ambush = message === 'go on' ? undefined : message;
   passings = 0;
 });
 
-function tellMemory(): void {
+/** A collection of everything stops the process, and what it serves meanwhile. */
+function collectAndTell(): void {
   setFlagsFromString('--expose-gc');
   (runInNewContext('gc') as () => void)();
+  tellMemory();
+}
+
+function tellMemory(): void {
   const { heapUsed, rss } = process.memoryUsage();
-  tell({ kind: 'memory', heapBytes: heapUsed, rssBytes: rss });
+  const lateP99Ms = Math.round(lateness.percentile(99) / 1e6);
+  lateness.reset();
+  tell({ kind: 'memory', heapBytes: heapUsed, rssBytes: rss, lateP99Ms });
 }
 
 @Module({
