@@ -102,6 +102,7 @@ export const INBOX_TABLES = [
     reason       text,
     error        text,
     rerun        jsonb,
+    trace        text,
     CONSTRAINT webhook_outbox_sound CHECK (${schema}.webhook_outbox_is_sound(kind, state, name, key, order_key, order_name, event_id,
       attempt, attempt_base, waits, leased_by, settled_at))
   ) WITH (fillfactor = 80)`,

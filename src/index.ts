@@ -50,6 +50,8 @@ export { Erasure } from './operator/erasure.js';
 export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasure.js';
 export { Retention } from './operator/retention.js';
 export type { RetentionReport } from './operator/retention.js';
+export { WebhookHealth } from './operator/webhook.health.js';
+export type { HealthResult, ReadinessOptions } from './operator/webhook.health.js';
 export { Revivals } from './operator/revivals.js';
 export type { Decider } from './core/decider.js';
 export type { ParkedDecision } from './storage/decision.store.js';
@@ -70,6 +72,8 @@ export type { Overview, Range, SourceRates, Step } from './operator/stats.js';
 export { migrate } from './storage/migrate.js';
 export { webhookEntities, WebhookEventView, WebhookWorkView } from './storage/view.entities.js';
 export type { EntityOptions } from './storage/view.entities.js';
+export { WebhookLifecycle } from './core/lifecycle.events.js';
+export type { LifecycleEvents } from './core/lifecycle.events.js';
 export { outsideTransaction } from './storage/user.gate.js';
 
 export type { Alert, OnAlert } from './core/alert.js';

@@ -11,6 +11,7 @@ import { DiscoveryModule, ModulesContainer } from '@nestjs/core';
 import { DataSource } from 'typeorm';
 import { z } from 'zod';
 import { Alerts } from './core/alerts.js';
+import { WebhookLifecycle } from './core/lifecycle.events.js';
 import type { WebhooksOptions } from './core/options.js';
 import { check } from './core/schema.js';
 import { resolveOptions, type ResolvedOptions } from './core/resolve-options.js';
@@ -63,6 +64,7 @@ import { Pauses } from './operator/pauses.js';
 import { ReplayPlanner } from './operator/replay.planner.js';
 import { Replays } from './operator/replays.js';
 import { Retention } from './operator/retention.js';
+import { WebhookHealth } from './operator/webhook.health.js';
 import { Revivals } from './operator/revivals.js';
 import { BatchRunner } from './outbox/batch.runner.js';
 import { DeadLetters } from './outbox/dead.letters.js';
@@ -188,6 +190,7 @@ const outbox = [
   StrangerRows,
   Turns,
   WakeUp,
+  WebhookLifecycle,
 ];
 const inbox = [
   Backfills,
@@ -241,6 +244,7 @@ const operator = [
   Retention,
   Revivals,
   Tally,
+  WebhookHealth,
   ...operatorProviders,
 ];
 const all = [...storage, ...outbox, ...inbox, ...http, ...handlers, ...operator];

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EventKey } from './event.js';
+import { isMeasured, measure, type MetricName } from './meters.js';
 
 /** Upper bounds of the histogram of answer times, in milliseconds; the last bucket is open. */
 export const ACK_BUCKETS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000] as const;
@@ -50,6 +51,7 @@ export class Tally {
   private secrets = new Map<string, Map<string, { deliveries: number; lastAt: number }>>();
 
   add(source: string, metric: Metric, by = 1): void {
+    if (isMeasured()) tell(source, metric, by);
     this.count(source, metric, by);
   }
 
@@ -72,6 +74,10 @@ export class Tally {
   /** Counts its verdict, and how long that took in milliseconds. */
   answered(source: string, verdict: string, ms: number): void {
     this.add(source, bucketOf(ms));
+    if (isMeasured()) {
+      measure('webhook_inbox.deliveries', 1, { source, result: verdict });
+      measure('webhook_inbox.ack.duration', ms / 1_000, { source, result: verdict });
+    }
     if (verdict === 'unavailable' || verdict === 'failed') this.add(source, verdict);
   }
 
@@ -118,6 +124,20 @@ export class Tally {
     use.deliveries += 1;
     use.lastAt = Date.now();
   }
+}
+
+const TOLD = {
+  duplicates: 'webhook_inbox.duplicates',
+  conflicts: 'webhook_inbox.conflicts',
+  lost: 'webhook_inbox.lease.losses',
+} as const;
+
+/** The counts that are metrics of their own; deliveries are told with their result, and the dead with their reason. */
+function tell(source: string, metric: Metric, by: number): void {
+  if (metric.startsWith('rejected:'))
+    measure('webhook_inbox.rejections', by, { source, reason: metric.slice('rejected:'.length) });
+  const name = (TOLD as Readonly<Record<string, MetricName | undefined>>)[metric];
+  if (name !== undefined) measure(name, by, { source });
 }
 
 /** What a map has for a key, made where it has nothing. */

@@ -14,6 +14,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
+import { NotInOpenApi } from '../core/not.in.openapi.js';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
 import {
@@ -46,6 +47,7 @@ export function dashboardController(
   guards: readonly (Type<CanActivate> | CanActivate)[],
 ): Type {
   @Controller({ path, version: VERSION_NEUTRAL })
+  @NotInOpenApi()
   @UseGuards(...guards)
   class WebhooksDashboardController {
     private readonly logger = new InboxLogger();

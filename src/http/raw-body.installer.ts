@@ -3,6 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../core/errors.js';
 import type { Source } from '../core/resolve-source.js';
+import { tellRoute } from '../core/tracing.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
 import { BodyIntake } from './body.intake.js';
 import type { AdapterRequest } from './delivery.state.js';
@@ -118,7 +119,8 @@ export class RawBodyInstaller {
         express.call(server, request, response);
         return;
       }
-      const { source } = found;
+      const { source, own } = found;
+      if (own !== undefined) tellRoute(own.route);
       const poweredBy = this.way?.poweredBy;
       if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
       this.readExpress(request, response, source)
@@ -168,6 +170,7 @@ export class RawBodyInstaller {
     this.readExpress(request, response, source).then((read) => {
       if (!read) return;
       if (this.isDirectOnExpress(found)) {
+        if (found.own !== undefined) tellRoute(found.own.route);
         this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
         return;
       }
@@ -196,6 +199,7 @@ export class RawBodyInstaller {
         // What hooks before this one have set, CORS for one.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
+        tellRoute(own.route);
         await this.direct.serve(raw, reply.raw, source, request.originalUrl ?? request.url);
         return payload;
       }

@@ -13,6 +13,7 @@ import {
   type Type,
 } from '@nestjs/common';
 import { z } from 'zod';
+import { NotInOpenApi } from '../core/not.in.openapi.js';
 import { check } from '../core/schema.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { AnswerFilter } from './answer.filter.js';
@@ -61,6 +62,7 @@ export function webhooksController(options: ControllerOptions): Type {
   const { path = 'webhooks', decorators = [] } = options;
   @Controller({ path, version: VERSION_NEUTRAL })
   @SetMetadata(WEBHOOKS_CONTROLLER, true)
+  @NotInOpenApi()
   @UseGuards(SignatureGuard)
   @UseInterceptors(IdempotencyInterceptor)
   @UseFilters(AnswerFilter)

@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
 import { byKey, keyText } from '../core/event.js';
+import { measure } from '../core/meters.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Provider } from '../core/provider.js';
@@ -121,6 +122,7 @@ export class Claimer {
       const key = keyText(claim.event);
       if (!firsts.has(key)) firsts.set(key, claim);
     }
+    measure('webhook_inbox.commit.events', firsts.size, {});
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
     const results = await this.claim(statements, unique, secondTry);
     const won = new Map(
@@ -243,6 +245,7 @@ export class Claimer {
       orderKey,
       lease,
       unusable: event.unusable,
+      trace: event.trace,
     };
   }
 

@@ -6,6 +6,7 @@ import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
 import type { Facts } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
+import { currentTrace } from '../core/tracing.js';
 import type { Source } from '../core/resolve-source.js';
 
 /** A request whose signature was right. Nothing of it is believed before. */
@@ -33,6 +34,8 @@ export interface IncomingEvent extends EventKey {
   readonly body: Buffer;
   /** Why the item of a batch has no usable id of its own. */
   readonly unusable?: string;
+  /** Of the delivery. */
+  readonly trace?: string;
   /** Other bytes that the same delivery brought under the same id. */
   readonly others: readonly Buffer[];
 }
@@ -44,6 +47,7 @@ export interface IncomingEvent extends EventKey {
 export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
   const { source, request, body, tenant, verifiedBy } = delivery;
   const headers = storableHeaders(request.headers.pick(source.keepHeaders));
+  const trace = currentTrace();
   const events = new Map<string, IncomingEvent & { readonly others: Buffer[] }>();
   for (const identity of source.provider.identify(request, body)) {
     const id = eventId(identity.id, `the event id of source '${source.name}'`);
@@ -64,6 +68,7 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
       headers,
       body: bytes,
       unusable: identity.unusable,
+      trace,
       others: [],
     });
   }

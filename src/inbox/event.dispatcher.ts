@@ -1,11 +1,14 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { SpanKind } from '@opentelemetry/api';
 import { DataSource } from 'typeorm';
 import { InboxLogger, isHeard } from '../core/inbox.logger.js';
 import { EventIdUnusable, SignatureRejection } from '../core/errors.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { logLine } from '../core/log.js';
 import { during } from '../core/request.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
+import { spanned } from '../core/tracing.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
@@ -59,6 +62,7 @@ export class EventDispatcher {
     private readonly backlog: Backlog,
     private readonly paused: PausedWork,
     private readonly tally: Tally,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   /**
@@ -154,7 +158,13 @@ export class EventDispatcher {
     const { source, verifiedBy } = delivery;
     const startedAt = performance.now();
     this.tally.received(source.name, verifiedBy);
-    const verdict = await this.decideUncounted(delivery, each, route);
+    const attributes = { 'messaging.system': 'webhook_inbox', 'webhook_inbox.source': source.name };
+    const options = { kind: SpanKind.PRODUCER, attributes };
+    const verdict = await spanned(`deliver ${source.name}`, options, async (span) => {
+      const decided = await this.decideUncounted(delivery, each, route);
+      span?.setAttribute('webhook_inbox.result', decided.kind);
+      return decided;
+    });
     this.tally.answered(source.name, verdict.kind, performance.now() - startedAt);
     if (verdict.kind === 'unavailable') {
       for (const facts of deliveryFacts(delivery))
@@ -319,6 +329,9 @@ export class EventDispatcher {
 
   /** @param rows of the claim; undefined for a duplicate, whose id and rows are in no table */
   private log({ source, tenant, eventId, type, id }: IncomingEvent, rows: number | undefined): void {
+    const event = { source, tenant, eventId, type };
+    if (rows === undefined) this.lifecycle.emit('duplicate', () => event);
+    else this.lifecycle.emit('claimed', () => ({ ...event, id, handlers: rows }));
     // A line that nobody gets is not made: at thousands of events a second it shows.
     if (!isHeard('log')) return;
     const facts = { source, tenant, event: eventId, type };

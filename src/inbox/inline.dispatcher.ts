@@ -7,6 +7,7 @@ import { placeOfError, tellStack } from '../core/stack.js';
 import { Tally } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
+import { attempted } from '../outbox/attempt.span.js';
 import { Deadline } from '../outbox/deadline.js';
 import { DeliveryPlaces, NoPlace } from '../outbox/delivery.places.js';
 import { FailureSettler, type RunOutcome, type Within } from '../outbox/failure.settler.js';
@@ -117,7 +118,8 @@ export class InlineDispatcher {
         const taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
         progress.taken = taken;
         for (const row of ofInline(taken.leased, inline)) {
-          const outcome = await this.runUnderSavepoint(transaction, inline, row, deadline.signal, progress);
+          const run = () => this.runUnderSavepoint(transaction, inline, row, deadline.signal, progress);
+          const outcome = await attempted([row], (one) => [one], run, true);
           progress.failed ||= outcome === 'retry';
         }
       });
@@ -129,6 +131,7 @@ export class InlineDispatcher {
   /** After the commit: the rows that are not inline, and the verdict. */
   private async conclude(inline: Inline, taken: Taken, failed: boolean): Promise<Verdict> {
     const { source, event } = inline;
+    this.providerRetries.tell(event, taken);
     this.logger.log(
       logLine(taken.won ? 'claimed' : 'duplicate', {
         source: source.name,
@@ -160,6 +163,7 @@ export class InlineDispatcher {
       await transaction.query('RELEASE SAVEPOINT webhook_inline');
       this.logger.log(logLine(`${outcome} inline`, rowFacts(row)));
       if (outcome === 'done') this.tally.add(source.name, 'handled');
+      afterCommit.push(() => this.runner.tellHandled(row, outcome));
       return outcome;
     } catch (error) {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.

@@ -23,6 +23,7 @@ export function leasedRow(
     kind: 'handler',
     name: row.name,
     key: '',
+    trace: row.trace,
     event: { source, tenant, eventId, id, type, occurredAt, receivedAt, headers, body },
   };
 }

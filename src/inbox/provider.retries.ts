@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { InboxLogger } from '../core/inbox.logger.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { logLine } from '../core/log.js';
 import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import type { Handler } from '../handlers/handler.registry.js';
@@ -48,6 +49,7 @@ export class ProviderRetries {
     private readonly statements: LoneStatements,
     private readonly paused: PausedWork,
     private readonly strangers: StrangerRows,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
@@ -55,7 +57,15 @@ export class ProviderRetries {
     const taken = await this.claimer.transaction((manager, secondTry) =>
       this.take(manager, source, event, names, [], secondTry),
     );
+    this.tell(event, taken);
     return this.runTaken(source, taken);
+  }
+
+  /** Of a claim that is committed. */
+  tell({ source, tenant, eventId, type, id }: IncomingEvent, { won, leased }: Taken): void {
+    const event = { source, tenant, eventId, type };
+    if (won) this.lifecycle.emit('claimed', () => ({ ...event, id, handlers: leased.length }));
+    else this.lifecycle.emit('duplicate', () => event);
   }
 
   /**

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../core/inbox.logger.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { logLine } from '../core/log.js';
 import type { WebhookRequest } from '../core/request.js';
 import { Tally } from '../core/tally.js';
@@ -35,7 +36,10 @@ export class Rejections {
   private samples: RejectionSample[] = [];
   private sampleEveryMs = LOG_EVERY_MS;
 
-  constructor(private readonly tally: Tally) {}
+  constructor(
+    private readonly tally: Tally,
+    private readonly lifecycle: WebhookLifecycle,
+  ) {}
 
   /**
    * @param source name of a configured source, or '' for what reached none
@@ -52,6 +56,7 @@ export class Rejections {
     entry.count += 1;
     this.counted.set(key, entry);
     this.tally.add(source, `rejected:${reason}`);
+    this.lifecycle.emit('rejected', () => ({ source, reason }));
     if (request !== undefined) this.sample(entry, { at: new Date(), source, reason, detail, request });
     if (performance.now() - entry.loggedAt < (LOG_RARELY[reason] ?? LOG_EVERY_MS)) {
       entry.unlogged += 1;

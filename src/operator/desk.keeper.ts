@@ -13,6 +13,7 @@ import { Alerts } from '../core/alerts.js';
 import { isRefusedContent } from '../core/classify.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
+import { measureBacklog } from '../core/meters.js';
 import { Tally, type Counted } from '../core/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/within.js';
@@ -133,7 +134,10 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     }
     const { manager } = this.dataSource;
     const isOurs = await this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
-    if (!isOurs) return this.deadLetters.recheck();
+    if (!isOurs) {
+      measureBacklog(undefined);
+      return this.deadLetters.recheck();
+    }
     await this.measure();
     // Rows that died where the process did not live to count them, or that a person has cleared.
     await this.deadLetters.check();
@@ -209,6 +213,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       unknown: await this.relays.unknownNames(bounded, UNKNOWN_AGE_MS, SILENT_MS),
     }));
     this.watch.backlog(backlog);
+    measureBacklog(backlog);
     this.watch.unknown(unknown);
     const gauge = (metric: string, value: number) => ({ source: '', metric: `max:${metric}`, value });
     const metrics = [

@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { z } from 'zod';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { checkDecider } from '../core/decider.js';
 import { InboxLogger } from '../core/inbox.logger.js';
 import type { EventKey } from '../core/event.js';
@@ -66,6 +67,7 @@ export class Replays {
     private readonly forwarder: Forwarder,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   /**
@@ -127,8 +129,10 @@ export class Replays {
         await pause(1_000 / options.perSecond, options.signal);
       if (options.signal?.aborted === true) break;
       const outcome = await this.replay(key, id, refire, options);
-      if (outcome === 'replayed') replayed += 1;
-      else if (outcome === 'skipped') skipped += 1;
+      if (outcome === 'replayed') {
+        replayed += 1;
+        this.lifecycle.emit('replayed', () => key);
+      } else if (outcome === 'skipped') skipped += 1;
       else refused.push(outcome);
       options.onProgress?.({ id, replayed, skipped, refused: [...refused] });
     }

@@ -14,6 +14,7 @@ import type { LeasedRow } from '../storage/leased.rows.js';
 import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import type { UserTransaction } from '../storage/user.transaction.js';
+import { attempted } from './attempt.span.js';
 import { Deadline } from './deadline.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
@@ -55,7 +56,15 @@ export class BatchRunner {
   ) {}
 
   /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
-  async run(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
+  run(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
+    return attempted(
+      rows,
+      (outcomes) => [...outcomes.values()],
+      () => this.runNow(handler, rows, signal),
+    );
+  }
+
+  private async runNow(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
     const outcomes: Outcomes = new Map();
     const items = await this.prepared(handler, rows, signal, outcomes);
     await this.runItems(handler, items, signal, outcomes);
@@ -125,6 +134,7 @@ export class BatchRunner {
 
   private ended(handler: Handler, items: readonly Item[], outcomes: Outcomes, woken: WokenNames): void {
     this.wakeUp.wake(woken);
+    for (const { row } of items) this.handlers.tellHandled(row, outcomes.get(row.id) ?? 'lost');
     const done = items.filter(({ row }) => outcomes.get(row.id) === 'done');
     this.tally.add(handler.source, 'handled', done.length);
     this.logger.log(logLine('handled as a batch', { ...rowFacts(items[0]!.row), events: items.length }));

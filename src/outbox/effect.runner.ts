@@ -7,6 +7,7 @@ import { parseJson } from '../core/body.js';
 import { isKnownNotDone } from '../core/classify.js';
 import { PermanentError } from '../core/errors.js';
 import { outcomeOf } from '../core/lazy.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { errorText, logLine } from '../core/log.js';
 import { UnreadableBody } from '../core/payload.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
@@ -16,6 +17,7 @@ import { HandlerRegistry, namesOf, type Effect } from '../handlers/handler.regis
 import type { LeasedRow } from '../storage/leased.rows.js';
 import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
+import { attempted } from './attempt.span.js';
 import { EffectDoubts, type Completion } from './effect.doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { GroupSettle } from './group.settle.js';
@@ -23,7 +25,7 @@ import { HandlerRunner, LeaseLost } from './handler.runner.js';
 import { LoneStatements } from './lone.statements.js';
 import { Outbox } from './outbox.js';
 import { effectResult, keptResult, ResultRefused } from './result.js';
-import { rowFacts, runInfo } from './row-facts.js';
+import { rowEvent, rowFacts, runInfo } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { WakeUp } from './wake-up.js';
 
@@ -51,10 +53,19 @@ export class EffectRunner {
     private readonly outbox: Outbox,
     private readonly enqueueStores: EnqueueStores,
     private readonly wakeUp: WakeUp,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   /** @throws only when the end could not be recorded: the database is unusable and the lease will end by itself */
-  async run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
+  run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
+    return attempted(
+      [row],
+      (outcome) => [outcome],
+      () => this.runNow(row, signal),
+    );
+  }
+
+  private async runNow(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
     let call: Promise<Called> | undefined;
     try {
       return await this.attempt(row, signal, (started) => {
@@ -139,6 +150,7 @@ export class EffectRunner {
       // With its result kept, the call is not in doubt.
       return await this.failures.settle(row, error, policy(effect, !kept && tracksDoubt(effect)));
     }
+    this.lifecycle.emit('effectDone', () => rowEvent(row));
     if (isHeard('log')) this.logger.log(logLine('effect done', rowFacts(row)));
     return 'done';
   }

@@ -9,6 +9,8 @@ import { retryWindowMs, type Source } from '../core/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../core/retry.js';
 import { placeOfError, tellStack } from '../core/stack.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
+import { measure } from '../core/meters.js';
 import { Tally } from '../core/tally.js';
 import type { Effect } from '../handlers/handler.registry.js';
 import type { ExhaustedRow, LeasedRow } from '../storage/leased.rows.js';
@@ -61,6 +63,7 @@ export class FailureSettler {
     private readonly deadLetters: DeadLetters,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   /** A shutdown is nobody's failed attempt: a failure of these rows, given back or with a lease that will end, is not recorded. */
@@ -185,11 +188,15 @@ export class FailureSettler {
 
   private tellDead(row: LeasedRow | ExhaustedRow, reason: DeadReason, error: string | undefined): void {
     this.tally.add(row.event?.source ?? '', 'dead');
+    this.lifecycle.emit('dead', () => ({ ...told(row), reason }));
+    measure('webhook_inbox.dead', 1, { name: row.name, reason });
     this.alerts.raise({ kind: 'dead-letter', ...told(row), reason, error });
     void this.deadLetters.check();
   }
 
   private tellParked(row: LeasedRow | ExhaustedRow, reason: ParkedReason, error: string): void {
+    this.lifecycle.emit('parked', () => ({ ...told(row), reason }));
+    measure('webhook_inbox.parked', 1, { name: row.name, reason });
     this.alerts.raise({ kind: 'parked', ...told(row), reason, error: error + MAY_DUPLICATE });
   }
 }

@@ -7,6 +7,7 @@ import { runAround } from '../core/around.js';
 import { WebhookInboxError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
 import { outcomeOf } from '../core/lazy.js';
+import { WebhookLifecycle } from '../core/lifecycle.events.js';
 import { logLine } from '../core/log.js';
 import type { ResolvedOptions } from '../core/resolve-options.js';
 import type { Source } from '../core/resolve-source.js';
@@ -19,13 +20,14 @@ import { SettleStore } from '../storage/settle.store.js';
 import { TurnStore } from '../storage/turn.store.js';
 import { NotCommitted } from '../storage/connection.js';
 import { UserTransaction } from '../storage/user.transaction.js';
+import { attempted } from './attempt.span.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { LoneStatements } from './lone.statements.js';
 import { refuseNewEffects } from './new.effects.js';
 import { Outbox } from './outbox.js';
 import { resultSummary } from './result.js';
-import { rowFacts, runInfo } from './row-facts.js';
+import { rowEvent, rowFacts, runInfo } from './row-facts.js';
 import { EnqueueStores, RunEnqueue } from './run.enqueue.js';
 import { StaleFilter } from './stale.filter.js';
 import { WakeUp, type WokenNames } from './wake-up.js';
@@ -67,17 +69,23 @@ export class HandlerRunner {
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
+    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   /**
    * @param awaitRedelivery the source, when its provider's redelivery is to repeat a failed run
    * @throws only when the failure could not be recorded: the database is unusable and the lease will end by itself
    */
-  async run(
+  run(row: LeasedRow, signal: AbortSignal, timeoutMs: number, awaitRedelivery?: Source): Promise<RunOutcome> {
+    const run = () => this.runNow(row, signal, timeoutMs, awaitRedelivery);
+    return attempted([row], (outcome) => [outcome], run, awaitRedelivery !== undefined);
+  }
+
+  private async runNow(
     row: LeasedRow,
     signal: AbortSignal,
     timeoutMs: number,
-    awaitRedelivery?: Source,
+    awaitRedelivery: Source | undefined,
   ): Promise<RunOutcome> {
     const handler = this.registry.handler(row.name)!;
     try {
@@ -200,8 +208,15 @@ export class HandlerRunner {
     return passed ? namesOf(this.registry.handler(name)!) : [];
   }
 
+  /** Once its transaction has committed. */
+  tellHandled(row: LeasedRow, outcome: RunOutcome): void {
+    if (outcome === 'done' || outcome === 'superseded')
+      this.lifecycle.emit('handled', () => ({ ...rowEvent(row), outcome }));
+  }
+
   private ended(row: LeasedRow, { outcome, woken }: RunInTransaction): RunOutcome {
     this.wakeUp.wake(woken);
+    this.tellHandled(row, outcome);
     if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');
     if (isHeard('log'))
       this.logger.log(logLine(outcome === 'done' ? 'handled' : 'superseded', rowFacts(row)));

@@ -4,6 +4,7 @@ import { uuidV7 } from '../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../core/context.js';
 import { WebhookInboxError } from '../core/errors.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { currentTrace } from '../core/tracing.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import { dataSourceOf } from '../storage/connection.js';
 import { EffectStore } from '../storage/effect.store.js';
@@ -57,7 +58,8 @@ export class Outbox {
     const former = was.length > 0 ? await this.store.idOfKey(manager, [...was, name], key) : undefined;
     if (former !== undefined) return { id: former, existing: true };
     const id = uuidV7();
-    const row = { ...newEffect(known, payload, options), id, payload: freeze(name, payload) };
+    const frozen = freeze(name, payload);
+    const row = { ...newEffect(known, payload, options), id, payload: frozen, trace: currentTrace() };
     const inserted = await this.store.enqueue(manager, [row]);
     if (!inserted.has(id))
       return { id: (await this.store.idOfKey(manager, [firstName(known)], key)) ?? id, existing: true };

@@ -22,6 +22,8 @@ export class RelayLoop {
   private held = 0;
   /** When a round last looked everywhere. */
   private lookedAt = -Infinity;
+  /** When a round last read the outbox. */
+  private readAt = performance.now();
   private readonly outage = new Outage();
   private renewal: NodeJS.Timeout | undefined;
 
@@ -44,6 +46,11 @@ export class RelayLoop {
   /** Whether it makes rounds of its own right now. */
   get turns(): boolean {
     return this.state !== 'stopped' && this.held === 0;
+  }
+
+  /** How long ago a round could last read the outbox, in milliseconds: what a probe of readiness asks. */
+  get silentMs(): number {
+    return performance.now() - this.readAt;
   }
 
   /**
@@ -106,6 +113,7 @@ export class RelayLoop {
           this.lookedAt = performance.now();
         }
         if (await this.relay.round((again) => this.runEnded(again), false)) this.again = true;
+        this.readAt = performance.now();
         const over = this.outage.ended();
         if (over !== undefined) this.logger.log(logLine('the outbox can be read again', over));
       }

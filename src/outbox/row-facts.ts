@@ -15,6 +15,17 @@ export function rowFacts(row: LeasedRow, more: Facts = {}): Facts {
   };
 }
 
+/** What a listener of the application is told of a row. */
+export function rowEvent({ id: outboxId, name, attempt, event }: LeasedRow) {
+  const { source, tenant, eventId } = event ?? {};
+  return {
+    outboxId,
+    name,
+    attempt,
+    event: source === undefined ? undefined : { source, tenant: tenant!, eventId: eventId! },
+  };
+}
+
 /** What `around` is told of a row. */
 export function runInfo(
   { name, id: outboxId, attempt, event }: LeasedRow,

@@ -3,6 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../core/errors.js';
 import { errorText } from '../core/log.js';
 import { outboxId } from '../core/outbox-id.js';
+import { traceOf } from '../core/tracing.js';
 import type { Enqueued, EnqueueOptions } from '../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { orderKey } from '../handlers/order-key.js';
@@ -73,7 +74,7 @@ function fitting(waiting: readonly Waiting[]): number {
 }
 
 /** The row whose run enqueues. */
-type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event' | 'rerun'>;
+type Parent = Pick<LeasedRow, 'id' | 'generation' | 'event' | 'rerun' | 'trace'>;
 
 /** An effect that a run inserted, of a handler that was done for the event before. */
 interface Added extends NamedEffect {
@@ -115,6 +116,7 @@ export class RunEnqueue {
       ...newEffect(effect, payload, options),
       id,
       parentId: this.parent.id,
+      trace: traceOf(this.parent.trace),
       event: this.parent.event,
       payload: frozen,
     });

@@ -38,16 +38,17 @@ export const CLAIM = `
         DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
   ), owed AS (
     INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at,
-                                state, reason, error, settled_at)
+                                state, reason, error, settled_at, trace)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL AND r.unusable IS NULL,
            c.source, c.tenant, c.event_id, r.owner,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
            CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END,
            CASE WHEN r.unusable IS NULL THEN 'pending' ELSE 'dead' END,
            CASE WHEN r.unusable IS NOT NULL THEN 'unusable-id' END, r.unusable,
-           CASE WHEN r.unusable IS NOT NULL THEN now() END
-      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[], $23::text[])
-           AS r(id, name, claim_id, owner, lease_ms, order_key, order_name, unusable)
+           CASE WHEN r.unusable IS NOT NULL THEN now() END, r.trace
+      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[], $23::text[],
+                  $24::text[])
+           AS r(id, name, claim_id, owner, lease_ms, order_key, order_name, unusable, trace)
       JOIN claimed c ON c.id = r.claim_id
   )
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;

@@ -40,6 +40,8 @@ export interface NewHandlerRow {
   readonly lease?: { readonly owner: string; readonly ms: number };
   /** Why the event's own id cannot be used: the row is dead from the start. */
   readonly unusable?: string;
+  /** In which the delivery came. */
+  readonly trace?: string;
 }
 
 export interface ClaimResult {
@@ -103,6 +105,7 @@ export class ClaimStore {
       rows.map((r) => r.orderKey?.key ?? null),
       rows.map((r) => r.orderKey?.name ?? null),
       rows.map((r) => (r.unusable === undefined ? null : storable(r.unusable, MAX_ERROR))),
+      rows.map((r) => r.trace ?? null),
     ]);
     const byId = new Map(won.map((row) => [row.id, row]));
     return claims.map(({ id }) => {

@@ -16,6 +16,8 @@ export interface NewEffect {
   /** Not before; `delayMs` counts from now by the database's clock. */
   readonly runAt?: Date;
   readonly delayMs?: number;
+  /** In which it was enqueued. */
+  readonly trace?: string;
 }
 
 /** Effects as they come into the outbox; there they are rows like others. */
@@ -40,6 +42,7 @@ export class EffectStore {
       payloadAt,
       effects.map((e) => e.payload.length),
       Buffer.concat(effects.map((e) => e.payload)),
+      effects.map((e) => e.trace ?? null),
     ]);
     return new Set(rows.map(({ id }) => id));
   }
@@ -81,14 +84,15 @@ export class EffectStore {
 export const ENQUEUE = `
   WITH given AS (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::timestamptz[], $10::float8[], $11::text[], $12::int[], $13::int[]) WITH ORDINALITY
+                         $9::timestamptz[], $10::float8[], $11::text[], $12::int[], $13::int[], $15::text[]) WITH ORDINALITY
            AS g(id, name, key, parent_id, source, tenant, event_id, order_key, run_at, delay_ms, first_name,
-                payload_at, payload_bytes, nth)
+                payload_at, payload_bytes, trace, nth)
   ), enqueued AS (
-    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at)
+    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at,
+                                trace)
     SELECT id, 'effect', name, key, parent_id, source, tenant, event_id, order_key,
            CASE WHEN order_key IS NOT NULL OR (parent_id IS NULL AND key <> '') THEN first_name END, order_key IS NOT NULL,
-           coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms') + nth * interval '1 us'
+           coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms') + nth * interval '1 us', trace
       FROM given
         ON CONFLICT DO NOTHING
     RETURNING id

@@ -51,6 +51,8 @@ export interface LeasedRow extends Lease {
   /** On this process's monotonic clock, not before the event had arrived, or before the row became due once more. */
   readonly arrivedAt?: number;
   readonly event?: StoredEvent;
+  /** In which it was enqueued: see `currentTrace`. */
+  readonly trace?: string;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
   /** What an earlier attempt of an effect returned before its settle failed, as JSON. */
@@ -93,6 +95,7 @@ export interface LeaseQueryRow {
   order_name: string | null;
   generation: number;
   rerun: Rerun | null;
+  trace: string | null;
   begun: boolean;
   age_ms: number;
   queued_ms: number;
@@ -142,6 +145,7 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
         orderKey: row.order_key === null ? undefined : { name: row.order_name!, key: row.order_key },
         generation: row.generation,
         rerun: row.rerun ?? undefined,
+        trace: row.trace ?? undefined,
         begun: row.begun,
         ageMs: row.age_ms,
         arrivedAt: arrival(row, leasedAt),

@@ -32,7 +32,7 @@ const TAKE = `
     RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due
   )
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
-         t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.begun_at IS NOT NULL AS begun,
+         t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          extract(epoch FROM clock_timestamp() - t.created_at)::float8 * 1000 AS queued_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
