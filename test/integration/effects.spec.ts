@@ -436,7 +436,7 @@ describe('complete', () => {
 
   it.each([
     ['is no JSON', { cents: 1n }, /is not JSON \(TypeError: .*BigInt/],
-    ['is no value of JSON', () => 'x', /is not JSON \(a function\)/],
+    ['is no value of JSON', Symbol('x'), /is not JSON \(a symbol\)/],
     ['is too large', 'x'.repeat(1024 * 1024), /has 1048578 bytes, and at most 1048576 are kept/],
   ])('is not run with a result that %s: the row is dead, and is not called again', async (_, result, why) => {
     let completed = 0;
