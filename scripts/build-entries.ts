@@ -1,7 +1,9 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
+import { toCommonJs } from './commonjs.js';
+import { slimDeclarations } from './declarations.js';
 
 /**
  * The part of the build after `nest build`: the CommonJS twin of `dist`, in `dist/cjs`, and the entries of both. The declarations lie
@@ -21,9 +23,11 @@ const ENTRIES: Readonly<Record<string, string>> = {
   testing: 'src/testing/index.js',
 };
 
-const OPTIONS: ts.CompilerOptions = { target: ts.ScriptTarget.ES2023, removeComments: true };
-const META = 'import.meta.url';
-const TWIN_META = `require('node:url').pathToFileURL(__filename).href`;
+const OPTIONS: ts.CompilerOptions = {
+  target: ts.ScriptTarget.ES2023,
+  module: ts.ModuleKind.ES2022,
+  removeComments: true,
+};
 
 async function filesOf(folder: string): Promise<string[]> {
   const entries = await readdir(join(DIST, folder), { recursive: true, withFileTypes: true });
@@ -32,18 +36,12 @@ async function filesOf(folder: string): Promise<string[]> {
     .map((entry) => join(entry.parentPath, entry.name).slice(DIST.length + 1));
 }
 
-function transpiled(code: string, options: ts.CompilerOptions): string {
-  return ts.transpileModule(code, { compilerOptions: { ...OPTIONS, ...options } }).outputText;
-}
-
 /** Comments stay in the declarations only: the two builds have to be downloaded by each application. */
 async function buildBoth(file: string): Promise<void> {
   const code = await readFile(join(DIST, file), 'utf8');
-  await writeFile(join(DIST, file), transpiled(code, { module: ts.ModuleKind.ES2022 }));
-  const twin = code.replaceAll(META, TWIN_META);
-  if (twin.includes('import.meta')) throw new Error(`${file}: only ${META} has a meaning in CommonJS`);
-  const options = { module: ts.ModuleKind.CommonJS, esModuleInterop: true };
-  await writeFile(join(CJS, file), transpiled(twin, options));
+  const { outputText } = ts.transpileModule(code, { compilerOptions: OPTIONS });
+  await writeFile(join(DIST, file), outputText);
+  await writeFile(join(CJS, file), toCommonJs(file, outputText));
 }
 
 async function build(): Promise<void> {
@@ -87,3 +85,4 @@ ${names.map((each) => `exports.${each} = one.${each};`).join('\n')}
 await build();
 const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
 for (const [name, file] of Object.entries(ENTRIES)) await buildEntry(name, file, version);
+slimDeclarations(resolve(CJS), Object.keys(ENTRIES));

@@ -6,7 +6,7 @@ export { BackfillSource } from './handlers/backfill-source.decorator.js';
 export type { BackfillContext, BackfillEvent, ListEvents } from './handlers/backfill-source.decorator.js';
 export { OnEffect } from './handlers/on-effect.decorator.js';
 export { UseWebhook } from './http/use-webhook.decorator.js';
-export { Event, TxManager } from './http/route.params.js';
+export { Event, TxManager, type EventPart } from './http/route.params.js';
 export type {
   BatchContext,
   BatchEvent,
@@ -53,6 +53,7 @@ export type { RetentionReport } from './operator/retention.js';
 export { WebhookHealth } from './operator/webhook.health.js';
 export type { HealthResult, ReadinessOptions } from './operator/webhook.health.js';
 export { Revivals } from './operator/revivals.js';
+
 export type { Decider } from './core/decider.js';
 export type { ParkedDecision } from './storage/decision.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
@@ -115,7 +116,7 @@ export type {
   WorkOptions,
 } from './core/options.js';
 export type { DeadReason, EventState, OutboxState, ParkedReason } from './core/states.js';
-export type { StandardResult, StandardSchema } from './core/standard-schema.js';
+export type { StandardIssue, StandardResult, StandardSchema } from './core/standard-schema.js';
 
 // Types that the results and parameters above are made of, so that an application's own declarations can name them.
 export type { BodyReader } from './core/body.js';
@@ -126,19 +127,21 @@ export type {
   ProviderRetries,
   Verification,
 } from './core/provider.js';
-export type { RequestHeaders, WebhookRequest } from './core/request.js';
+export type { RequestHead, RequestHeaders, WebhookRequest } from './core/request.js';
 export type { Source } from './core/resolve-source.js';
 export type { Encoding, Secrets, SourceDefinition, SourcePolicies, TenantSecrets } from './core/source.js';
 export type { BatchDecorator } from './handlers/on-webhook.decorator.js';
 export type { Verified } from './inbox/delivery.verifier.js';
 export type { RejectionSample } from './inbox/rejections.js';
+export type { NotDead } from './operator/revivals.js';
 export type { SecondLookReport } from './operator/second.look.js';
+export type { SecretVerdict } from './operator/secret.verdict.js';
 export type { HandlerCode } from './outbox/handler.runner.js';
 export type { WokenNames } from './outbox/wake-up.js';
 export type { ToldAlert } from './storage/alert.store.js';
-export type { AuditRow } from './storage/audit.store.js';
+export type { AuditEntry, AuditRow } from './storage/audit.store.js';
 export type { DeadGroup, DeadRow } from './storage/dead.store.js';
-export type { ListedRejection } from './storage/rejection.store.js';
+export type { ListedRejection, Rejected } from './storage/rejection.store.js';
 export type { Backlog, HeldLease, Instance, SeenInstance } from './storage/relay.store.js';
 export type {
   Conflict,

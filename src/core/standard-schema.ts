@@ -10,7 +10,7 @@ export interface StandardSchema<TOutput = unknown> {
 }
 export type StandardResult<TOutput> =
   { readonly value: TOutput; readonly issues?: undefined } | { readonly issues: readonly StandardIssue[] };
-interface StandardIssue {
+export interface StandardIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { targetOf } from './request.target.js';
 import type { WebhookRoutes } from './webhook.routes.js';
 
 /** What this needs of Fastify. */
@@ -39,6 +40,8 @@ export class LongPaths {
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const { url = '' } = request;
+      // Older routers of Fastify do not know `HTTP://`, and take what follows the authority's `?` for the path.
+      if (!url.startsWith('/')) request.url = targetOf(url)?.url ?? url;
       if (url.length > SHORT && this.isUnknown(url)) this.answer(response);
       else fastify.call(server, request, response);
     });

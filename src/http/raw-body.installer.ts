@@ -211,7 +211,7 @@ export class RawBodyInstaller {
     fastify.addHook('preValidation', async ({ raw }) => {
       const headers = hidden.get(raw);
       if (headers === undefined) return;
-      delete raw.headers['content-type'];
+      for (const name of ['content-type', 'content-length']) delete raw.headers[name];
       Object.assign(raw.headers, headers);
     });
     // A module that is imported twice comes here twice, before it is told so.
@@ -254,6 +254,7 @@ function acceptMethods(fastify: FastifyLike): void {
 /** Makes the request one without a body to whoever looks at its headers from here on. */
 function hideBody(request: IncomingMessage): void {
   for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
-  // Fastify refuses one of this method that names no type.
-  if (request.method === 'QUERY') request.headers['content-type'] = NO_BODY;
+  // Fastify refuses one of this method that names no type, and before 5.12 one without a body.
+  if (request.method === 'QUERY')
+    Object.assign(request.headers, { 'content-type': NO_BODY, 'content-length': '1' });
 }

@@ -1,4 +1,4 @@
-import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
+import { createParamDecorator, type ExecutionContext, type PipeTransform, type Type } from '@nestjs/common';
 import { didYouMean } from '../core/did-you-mean.js';
 import { ConfigurationError } from '../core/errors.js';
 import type { WebhookEvent } from '../core/event.js';
@@ -23,12 +23,15 @@ const eventParam = createParamDecorator<keyof WebhookEvent | undefined>((propert
   return property === undefined ? event : event[property];
 });
 
+/** A property of the event, and pipes. */
+export type EventPart = keyof WebhookEvent | PipeTransform | Type<PipeTransform> | undefined;
+
 /**
  * The event, or with `@Event('payload')` a property of it, as a parameter of a route with `@UseWebhook`. Pipes apply to what is
  * handed in.
  * @throws ConfigurationError for a property that no event has
  */
-export function Event(...propertyAndPipes: Parameters<typeof eventParam>): ParameterDecorator {
+export function Event(...propertyAndPipes: readonly EventPart[]): ParameterDecorator {
   const [property] = propertyAndPipes;
   const decorate = eventParam(...propertyAndPipes);
   if (typeof property !== 'string' || Object.hasOwn(PROPERTIES, property)) return decorate;

@@ -1,39 +1,11 @@
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Cell } from './cells.js';
+import type { Cell } from './cells.js';
+import { AS_README_SAYS, migrationCommand, packagesFor } from './readme.js';
+import { CACHE, run } from './tools.js';
 
-/** Only looks at sources, and takes most of the time of an installation. */
-const LINTERS = /eslint|prettier|oxlint|^globals$|^@nestjs\/mau$/;
-
-const MAIN = {
-  express: (end: string) => `import 'reflect-metadata';
-import { NestFactory } from '@nestjs/core';
-import { AppModule } from './app.module${end}';
-
-async function bootstrap() {
-  const app = await NestFactory.create(AppModule);
-  app.enableShutdownHooks();
-  await app.listen(process.env.PORT ?? 3000, '127.0.0.1');
-}
-void bootstrap();
-`,
-  fastify: (end: string) => `import 'reflect-metadata';
-import { NestFactory } from '@nestjs/core';
-import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
-import { AppModule } from './app.module${end}';
-
-async function bootstrap() {
-  const app = await NestFactory.create<NestFastifyApplication>(AppModule, new FastifyAdapter());
-  app.enableShutdownHooks();
-  await app.listen(process.env.PORT ?? 3000, '127.0.0.1');
-}
-void bootstrap();
-`,
-};
-
-/** The application's own test, for its own jest or vitest: whose globals are the same. */
-const spec = ({ adapter }: Cell, end: string) => `import { createHmac } from 'node:crypto';
+/** The application's own test, for its own jest or vitest: their globals are the same. */
+const spec = ({ adapter }: Cell, end: string) => `import { createHmac, randomUUID } from 'node:crypto';
 import { Test } from '@nestjs/testing';
 ${adapter === 'fastify' ? "import { FastifyAdapter } from '@nestjs/platform-fastify';" : ''}
 import { DataSource } from 'typeorm';
@@ -44,8 +16,9 @@ import { AppModule } from './app.module${end}';
 // Its type has a name in this application's declarations.
 export const sources = { stripe: stripe({ secrets: ['whsec_of_a_test_that_is_long_enough'] }) };
 
-const body = JSON.stringify({ id: 'evt_test', type: 'invoice.paid', created: Math.floor(Date.now() / 1000),
-  data: { object: { id: 'in_test', customer_email: 'a@example.com' } } });
+const id = randomUUID();
+const body = JSON.stringify({ id: 'evt_' + id, type: 'invoice.paid', created: Math.floor(Date.now() / 1000),
+  data: { object: { id: 'in_' + id, customer_email: 'a@example.com' } } });
 
 async function send(url: string) {
   const time = Math.floor(Date.now() / 1000);
@@ -63,13 +36,14 @@ describe('webhooks', () => {
       const url = await app.getUrl();
       expect(await send(url)).toEqual({ status: 'ok' });
       expect(await send(url)).toEqual({ status: 'duplicate' });
-      const given = { id: 'evt_given', type: 'invoice.paid', payload: { data: { object: { id: 'in_given', customer_email: 'a@b.c' } } } };
+      const payload = { data: { object: { id: 'in_given_' + id, customer_email: 'a@b.c' } } };
+      const given = { id: 'evt_given_' + id, type: 'invoice.paid', payload };
       expect(await deliver(app, 'stripe', given)).toEqual({ kind: 'ok' });
       await runDue(app);
-      const invoices = await app.get(DataSource).query("SELECT id FROM invoice WHERE id LIKE 'in_%n' OR id LIKE 'in_%t' ORDER BY id");
-      expect(invoices).toEqual([{ id: 'in_given' }, { id: 'in_test' }]);
-      const rows = await app.get(DataSource).query("SELECT state FROM webhook_outbox WHERE event_id = 'evt_test' AND name = 'Billing.paid'");
-      expect(rows).toEqual([{ state: 'done' }]);
+      const query = (sql: string) => app.get(DataSource).query(sql);
+      expect(await query("SELECT count(*)::int AS invoices FROM invoice WHERE id LIKE '%" + id + "'")).toEqual([{ invoices: 2 }]);
+      const rows = await query("SELECT state FROM webhook_outbox WHERE name = 'stripe/Billing.paid' AND event_id LIKE '%" + id + "'");
+      expect(rows).toEqual([{ state: 'done' }, { state: 'done' }]);
     } finally {
       await app.close();
     }
@@ -77,125 +51,133 @@ describe('webhooks', () => {
 });
 `;
 
-/** The file that the TypeORM CLI loads, as the README has it. */
-const ORMCONFIG = `import { DataSource } from 'typeorm';
-import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
+type Env = Readonly<Record<string, string>>;
 
-export default new DataSource({
-  type: 'postgres',
-  url: process.env.DATABASE_URL!,
-  migrations: webhookInboxMigrations(),
-});
-`;
-
-interface Manifest {
-  readonly dependencies: Record<string, string>;
-  devDependencies: Record<string, string>;
-}
-
-/** An application as Nest's own CLI makes it, with the README's example in it. */
+/** An application as Nest's own CLI makes it, with the README followed in it. */
 export class Application {
   private readonly folder: string;
-  private readonly bin: string;
+  readonly isEsm: boolean;
 
   constructor(
     private readonly cell: Cell,
-    root: string,
     private readonly tarball: string,
-    node: string,
+    private readonly bin: string,
   ) {
-    this.folder = join(root, 'app');
-    this.bin = node;
+    const { nest, adapter, typeorm } = cell;
+    this.isEsm = nest === '12';
+    this.folder = join(CACHE, 'applications', `nest${nest}-${adapter}-typeorm${typeorm}`);
   }
 
-  get isEsm(): boolean {
-    return this.cell.nest === '12';
-  }
-
+  /** Made, installed and built once for the cells that differ in the versions of Node and PostgreSQL alone. */
   make(): void {
-    const { nest } = this.cell;
+    const made = join(this.folder, 'made');
+    if (existsSync(made) && readFileSync(made, 'utf8') === this.tarball) return;
     rmSync(this.folder, { recursive: true, force: true });
     mkdirSync(this.folder, { recursive: true });
-    const type = this.isEsm ? ['--type', 'esm'] : [];
-    const make = [
-      'new',
-      'app',
-      '--directory',
-      '.',
-      '--package-manager',
-      'npm',
-      '--skip-git',
-      '--skip-install',
-    ];
-    this.run('npx', ['--yes', '-p', `@nestjs/cli@${nest}`, 'nest', ...make, ...type]);
-    this.write();
-    this.run('npm', ['install', '--no-audit', '--no-fund', '--loglevel', 'error']);
-  }
-
-  /** The README's first block is the module: what it says to do is done, and nothing else. */
-  private write(): void {
-    const end = this.isEsm ? '.js' : '';
-    const readme = readFileSync('README.md', 'utf8');
-    const [, example] = /```ts\n([\s\S]*?)```/.exec(readme)!;
-    this.file('src/app.module.ts', example!);
-    this.file('src/main.ts', MAIN[this.cell.adapter](end));
-    this.file('src/webhooks.spec.ts', spec(this.cell, end));
-    this.file('ormconfig.ts', ORMCONFIG);
-    for (const name of ['app.controller', 'app.controller.spec', 'app.service', 'app.service.spec'])
-      rmSync(join(this.folder, `src/${name}.ts`), { force: true });
-    const manifest = JSON.parse(readFileSync(join(this.folder, 'package.json'), 'utf8')) as Manifest;
-    Object.assign(manifest.dependencies, this.dependencies());
-    manifest.devDependencies = Object.fromEntries(
-      Object.entries({ ...manifest.devDependencies, 'ts-node': '^10.9.2' }).filter(
-        ([name]) => !LINTERS.test(name),
-      ),
-    );
-    this.file('package.json', JSON.stringify(manifest, undefined, 2));
-  }
-
-  private dependencies(): Record<string, string> {
-    const { nest, adapter, typeorm } = this.cell;
-    return {
-      'nestjs-webhook-inbox': `file:${this.tarball}`,
-      '@nestjs/schedule': nest === '11' ? '^6.0.0' : '^12.0.0',
-      '@nestjs/typeorm': `^${nest}.0.0`,
-      typeorm: typeorm === '1' ? '^1.0.0' : '^0.3.20',
-      pg: '^8.13.0',
-      ...(adapter === 'fastify' ? { '@nestjs/platform-fastify': `^${nest}.0.0` } : {}),
-    };
-  }
-
-  build(): void {
+    cpSync(newApplication(this.cell.nest, this.bin), this.folder, { recursive: true });
+    this.install();
+    follow(this.folder, this.cell);
     this.run('npm', ['run', 'build']);
+    this.file('made', this.tarball);
   }
 
-  test(env: NodeJS.ProcessEnv): void {
+  private install(): void {
+    const { nest, adapter } = this.cell;
+    const npm = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel', 'error'];
+    this.run('npm', [...npm, ...packagesFor(this.cell, this.tarball)]);
+    if (adapter === 'fastify') this.run('npm', [...npm, `@nestjs/platform-fastify@${nest}`]);
+    this.run('npm', [...npm, '--save-dev', 'ts-node@10']);
+  }
+
+  /** With jest, or vitest. */
+  test(env: Env): void {
     this.run('npm', ['test'], env);
   }
 
   /** By the command of TypeORM's documentation. */
-  migrate(env: NodeJS.ProcessEnv, command: 'run' | 'show' | 'revert'): string {
-    const cli = `typeorm-ts-node-${this.isEsm ? 'esm' : 'commonjs'}`;
-    return this.run('npx', [cli, `migration:${command}`, '-d', 'ormconfig.ts'], env);
+  migrate(env: Env, command: 'run' | 'show' | 'revert'): string {
+    const [cli, file] = migrationCommand(this.isEsm);
+    return this.run('npx', ['--no', cli!, `migration:${command}`, '-d', file!], env);
   }
 
+  /** Its tables are ours: TypeORM finds nothing to make, and says so with 1. */
+  generate(env: Env): string {
+    const [cli, file] = migrationCommand(this.isEsm);
+    const args = ['--no', cli!, 'migration:generate', 'src/later', '-d', file!];
+    return this.run('npx', args, env, 1);
+  }
+
+  /** What `npm run start:prod` starts. */
   get main(): string {
-    return join(this.folder, this.isEsm ? 'dist/src/main.js' : 'dist/main.js');
+    return join(this.folder, 'dist/main.js');
+  }
+
+  /** Of what the cell names by its major. */
+  versions(): string {
+    const packages = ['@nestjs/core', `@nestjs/platform-${this.cell.adapter}`, 'typeorm'];
+    const versions = packages.map((name) => {
+      const { version } = JSON.parse(
+        readFileSync(join(this.folder, 'node_modules', name, 'package.json'), 'utf8'),
+      ) as { version: string };
+      return `${name.replace('@nestjs/', '')} ${version}`;
+    });
+    return [...versions, `Node ${this.run('node', ['-p', 'process.versions.node']).trim()}`].join(', ');
   }
 
   private file(name: string, text: string): void {
     writeFileSync(join(this.folder, name), text);
   }
 
-  private run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): string {
-    const { status, stdout, stderr } = spawnSync(command, args, {
-      cwd: this.folder,
-      encoding: 'utf8',
-      env: { ...process.env, NODE_OPTIONS: '', PATH: `${this.bin}:${process.env.PATH}`, CI: '1', ...env },
-    });
-    if (status === 0) return stdout;
-    throw new Error(
-      `${command} ${args.join(' ')} ended with ${status}:\n${stdout.slice(-3_000)}\n${stderr.slice(-3_000)}`,
-    );
+  private run(command: string, args: readonly string[], env: Env = {}, expected = 0): string {
+    return run(command, args, { cwd: this.folder, bin: this.bin, env, expected });
   }
+}
+
+/** Does in an application what README says, its tests and the steps of its list but for the installation. */
+export function follow(folder: string, cell: Cell): void {
+  const isEsm = cell.nest === '12';
+  writeModule(folder, cell);
+  writeFileSync(join(folder, 'src/webhooks.spec.ts'), spec(cell, isEsm ? '.js' : ''));
+  writeFileSync(join(folder, 'ormconfig.ts'), AS_README_SAYS.ormconfig);
+  if (!isEsm)
+    change(folder, 'tsconfig.build.json', (text) =>
+      text.replace('"exclude": [', '"exclude": ["ormconfig.ts", '),
+    );
+}
+
+/** The module of README in the place of the one that was generated, and its line for main.ts. */
+export function writeModule(folder: string, cell: Cell): void {
+  const modules = readdirSync(join(folder, 'src'), { recursive: true, encoding: 'utf8' });
+  const module = modules.find((name) => name.endsWith('app.module.ts')) ?? 'app.module.ts';
+  for (const name of modules.filter((one) => /app\.(controller|service)/.test(one)))
+    rmSync(join(folder, 'src', name), { force: true });
+  writeFileSync(join(folder, 'src', module), AS_README_SAYS.module);
+  change(folder, 'src/main.ts', (text) =>
+    adapted(cell, text.replace(/create.*\(AppModule.*;\n/, '$&  app.enableShutdownHooks();\n')),
+  );
+}
+
+function change(folder: string, name: string, to: (text: string) => string): void {
+  writeFileSync(join(folder, name), to(readFileSync(join(folder, name), 'utf8')));
+}
+
+/** What `nest new` makes, once for each major version. */
+export function newApplication(nest: Cell['nest'], bin: string): string {
+  const folder = join(CACHE, `new-${nest}`);
+  const made = join(folder, 'app');
+  if (existsSync(join(made, 'package.json'))) return made;
+  mkdirSync(folder, { recursive: true });
+  const args = ['new', 'app', '--skip-git', '--skip-install', '--package-manager', 'npm'];
+  run('npx', ['--yes', '--loglevel', 'error', '-p', `@nestjs/cli@${nest}`, 'nest', ...args], {
+    cwd: folder,
+    bin,
+  });
+  return made;
+}
+
+/** The main.ts of `nest new`, on the adapter. */
+function adapted({ adapter }: Cell, text: string): string {
+  if (adapter === 'express') return text;
+  const imported = `import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';\n`;
+  return `${imported}${text.replace('create(AppModule)', 'create<NestFastifyApplication>(AppModule, new FastifyAdapter())')}`;
 }

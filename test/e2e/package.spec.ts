@@ -7,6 +7,7 @@ import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { forgottenTypes } from '../support/forgotten-types.js';
 import { send } from '../support/http.js';
 import { awardee, AWARDEE_SECRET } from '../support/signing.js';
 
@@ -129,6 +130,69 @@ const TWO_WAYS = {
 
 /** Pages beside the package's manifest. */
 const TOP_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
+const ENTRIES = ['index', 'effects', 'sources', 'migrations', 'dashboard', 'testing'];
+
+/** Public names in an application's own declarations, which have to name their types. */
+const USE = `
+    import { stripe, WebhooksModule, Operator, OnWebhook, PermanentError, SignatureGuard, type WebhooksOptions } from 'nestjs-webhook-inbox';
+    import type { EffectContext, HandlerContext, WebhookEvent } from 'nestjs-webhook-inbox';
+    import { httpEffect } from 'nestjs-webhook-inbox/effects';
+    import { github, hmac } from 'nestjs-webhook-inbox/sources';
+    import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
+    import { WebhooksDashboardModule } from 'nestjs-webhook-inbox/dashboard';
+    import { deliver, runDue } from 'nestjs-webhook-inbox/testing';
+    import type { INestApplication } from '@nestjs/common';
+
+    export const sources = {
+      stripe: stripe({ secrets: ['whsec'] }),
+      github: github({ secrets: async () => ['secret'] }),
+      other: hmac({ secrets: ['secret'], signatureHeader: 'a', idHeader: 'b', typeHeader: 'c' }),
+    };
+    export const options: WebhooksOptions = { sources, relay: { lease: '30s' } };
+    export const module = WebhooksModule.forRoot(options);
+    export class Handlers {
+      @OnWebhook('stripe', 'invoice.paid')
+      async paid(event: WebhookEvent<{ id: string }>, { enqueue }: HandlerContext) {
+        await enqueue('mail', event.payload);
+        throw new PermanentError('no');
+      }
+    }
+    export const effect = (context: EffectContext) => httpEffect({ url: 'https://example.com', json: {} }, context);
+    export const migrations = webhookInboxMigrations();
+    export { SignatureGuard, WebhooksDashboardModule };
+    export async function use(app: INestApplication) {
+      const revived: string[] = await app.get(Operator).revive([], { by: 'a', reason: 'b' });
+      await deliver(app, 'stripe', { id: 'a', type: 'b', payload: {} });
+      return [await runDue(app), revived] as const;
+    }`;
+
+const STRICT = {
+  target: 'es2023',
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  declaration: true,
+  skipLibCheck: false,
+  types: ['node'],
+  experimentalDecorators: true,
+  emitDecoratorMetadata: true,
+  outDir: 'out',
+};
+
+/** Nest 12 is ESM: what requires it, TypeScript takes from \`nodenext\` on. */
+const COMPILERS = [
+  { type: 'module', module: 'node16' },
+  { type: 'module', module: 'node18' },
+  { type: 'module', module: 'nodenext' },
+  { type: 'commonjs', module: 'nodenext' },
+  { type: 'module', module: 'esnext', moduleResolution: 'bundler' },
+  {
+    type: 'commonjs',
+    module: 'commonjs',
+    moduleResolution: 'node10',
+    ignoreDeprecations: '6.0',
+    skipLibCheck: true,
+  },
+];
 
 describe('the package as it is published', () => {
   let folder: string;
@@ -213,9 +277,33 @@ describe('the package as it is published', () => {
     expect(manifest.scripts.prepack).toBe('npm run build');
   });
 
-  it('is less than 600 kB to download', () => {
-    expect(packed.size).toBeLessThan(600_000);
+  it('is less than 500 kB to download', () => {
+    expect(packed.size).toBeLessThan(500_000);
   });
+
+  it('gives a name to each type that its public names are made of', () => {
+    expect(forgottenTypes(join(installed, 'dist/cjs'), ENTRIES)).toEqual([]);
+  });
+
+  it.each(COMPILERS)(
+    'compiles with $module in an application that is $type',
+    async ({ type, ...options }) => {
+      const app = join(folder, 'app', `types-${type}-${options.module}`);
+      await mkdir(app);
+      await writeFile(join(app, 'package.json'), JSON.stringify({ type }));
+      await writeFile(
+        join(app, 'tsconfig.json'),
+        JSON.stringify({ compilerOptions: { ...STRICT, ...options }, files: ['use.ts'] }),
+      );
+      await writeFile(join(app, 'use.ts'), USE);
+      await execFile(process.execPath, [bin('typescript/bin/tsc'), '-p', app]).catch(
+        (error: { stdout: string }) => {
+          throw new Error(error.stdout);
+        },
+      );
+    },
+    120_000,
+  );
 
   it('has nothing to find fault with for publint, nor for "are the types wrong", in any entry', async () => {
     const tarball = join(folder, packed.filename);

@@ -1,0 +1,103 @@
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import ts from 'typescript';
+
+const OPTIONS: ts.CompilerOptions = {
+  module: ts.ModuleKind.NodeNext,
+  target: ts.ScriptTarget.ES2023,
+  types: ['node'],
+  skipLibCheck: true,
+  preserveSymlinks: true,
+};
+/** Such a class is injected: its constructor's parameters are parts that no application can name. */
+const FOR_NEST = 'constructor(...forNest: unknown[]);';
+
+/**
+ * Leaves in `folder` the declarations that an application can reach from the entries. The others are a third of them, and comments of
+ * what no entry exports are for those who read the sources.
+ */
+export function slimDeclarations(folder: string, entries: readonly string[]): void {
+  const roots = entries.map((entry) => join(folder, `${entry}.d.ts`));
+  const ours = (program: ts.Program) =>
+    program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(folder));
+  const program = ts.createProgram(roots, OPTIONS);
+  const isPublic = publicDeclarations(program, roots);
+  for (const file of ours(program).filter(({ fileName }) => !roots.includes(fileName)))
+    writeFileSync(file.fileName, slim(file, program.getTypeChecker(), isPublic));
+  const reached = new Set(ours(ts.createProgram(roots, OPTIONS)).map(({ fileName }) => fileName));
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
+    if (name.endsWith('.d.ts') && !reached.has(join(folder, name))) rmSync(join(folder, name));
+}
+
+type IsPublic = (declaration: ts.Node) => boolean;
+
+function publicDeclarations(program: ts.Program, roots: readonly string[]): IsPublic {
+  const checker = program.getTypeChecker();
+  const symbols = roots.flatMap((root) =>
+    checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(root)!)!),
+  );
+  const declarations = new Set(
+    symbols.flatMap((symbol) => originOf(symbol, checker).declarations ?? []).map(statementOf),
+  );
+  return (declaration) => declarations.has(statementOf(declaration));
+}
+
+function originOf(symbol: ts.Symbol, checker: ts.TypeChecker): ts.Symbol {
+  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+}
+
+/** The statement of a file that a declaration is in. */
+function statementOf(node: ts.Node): ts.Node {
+  return ts.isSourceFile(node.parent) ? node : statementOf(node.parent);
+}
+
+function slim(file: ts.SourceFile, checker: ts.TypeChecker, isPublic: IsPublic): string {
+  const bare = ts.createPrinter({ removeComments: true });
+  const isImport = (statement: ts.Statement): statement is ts.ImportDeclaration =>
+    ts.isImportDeclaration(statement);
+  const kept = file.statements
+    .filter((statement) => !isImport(statement))
+    .map((statement) =>
+      isPublic(statement)
+        ? withoutConstructors(statement, checker, isPublic)
+        : bare.printNode(ts.EmitHint.Unspecified, statement, file),
+    );
+  const names = new Set(kept.join('\n').match(/[\w$]+/g));
+  const imports = file.statements.filter(isImport).map((statement) => used(statement, names));
+  return `${[...imports, ...kept].filter((text) => text !== '').join('\n')}\n`;
+}
+
+/** The text of a statement, with the constructors of injected classes as `FOR_NEST`. */
+function withoutConstructors(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): string {
+  const text = statement.getFullText().trimStart();
+  if (!ts.isClassDeclaration(statement)) return text;
+  const injected = statement.members
+    .filter(ts.isConstructorDeclaration)
+    .filter(({ parameters }) => parameters.some(({ type }) => type && isHidden(type, checker, isPublic)));
+  return injected.reduce((result, member) => result.replace(member.getText(), FOR_NEST), text);
+}
+
+/** Whether a type is one of ours that no entry exports. */
+function isHidden(type: ts.TypeNode, checker: ts.TypeChecker, isPublic: IsPublic): boolean {
+  if (!ts.isTypeReferenceNode(type)) return false;
+  const symbol = checker.getSymbolAtLocation(type.typeName);
+  const declaration = symbol && originOf(symbol, checker).declarations?.[0];
+  if (declaration === undefined || ts.isTypeParameterDeclaration(declaration)) return false;
+  return !declaration.getSourceFile().fileName.includes('/node_modules/') && !isPublic(declaration);
+}
+
+/** An import of what is still named. */
+function used(statement: ts.ImportDeclaration, names: ReadonlySet<string>): string {
+  const bindings = statement.importClause?.namedBindings;
+  if (bindings === undefined || !ts.isNamedImports(bindings)) return statement.getText();
+  const kept = bindings.elements.filter(({ name }) => names.has(name.text)).map(importedName);
+  if (kept.length === 0) return '';
+  const { text: from } = statement.moduleSpecifier as ts.StringLiteral;
+  // Nest 12 is ESM, and these files are CommonJS: before TypeScript 5.8 only types may be imported across, and only so.
+  const mode = from.startsWith('@nestjs/') ? ` with { 'resolution-mode': 'import' }` : '';
+  return `import type { ${kept.join(', ')} } from '${from}'${mode};`;
+}
+
+function importedName({ propertyName, name }: ts.ImportSpecifier): string {
+  return propertyName === undefined ? name.text : `${propertyName.text} as ${name.text}`;
+}

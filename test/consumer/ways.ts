@@ -1,0 +1,142 @@
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { newApplication, writeModule } from './application.js';
+import { SECRET, tryBuilt } from './cell.js';
+import type { Cell } from './cells.js';
+import { packagesFor } from './readme.js';
+import { CACHE, installed, nodeFolder, run, type Servers } from './tools.js';
+
+/** An application that another package manager installs, or that is part of a workspace. */
+interface Way {
+  readonly cell: Cell;
+  readonly versions: string;
+  /** In a folder that `nest new` has filled. */
+  readonly install: (place: Place) => void;
+  readonly build: (place: Place) => void;
+  readonly main: string;
+  /** Where the application is in its workspace. */
+  readonly application?: string;
+  /** Arguments of the Node that starts it. */
+  readonly args?: readonly string[];
+}
+
+interface Place {
+  readonly folder: string;
+  readonly packages: readonly string[];
+  readonly run: (command: string, ...args: string[]) => void;
+}
+
+const COMMONJS: Cell = { nest: '11', adapter: 'express', typeorm: '0.3', node: '22', postgres: '18' };
+const MODULES: Cell = { nest: '12', adapter: 'express', typeorm: '1', node: '22', postgres: '18' };
+const PNPM = '12.4.2';
+const YARN = '4.18.1';
+const NX = '22.7.9';
+
+const pnpm = (place: Place, ...args: string[]) =>
+  place.run('node', join(installed('pnpm', PNPM), 'bin/pnpm.mjs'), ...args);
+const yarn = (place: Place, ...args: string[]) =>
+  place.run('node', join(installed('@yarnpkg/cli-dist', YARN), 'bin/yarn.js'), ...args);
+const npm = (place: Place, ...packages: string[]) =>
+  place.run(
+    'npm',
+    'install',
+    '--no-audit',
+    '--no-fund',
+    '--prefer-offline',
+    '--loglevel',
+    'error',
+    ...packages,
+  );
+
+export const WAYS: Readonly<Record<string, Way>> = {
+  pnpm: {
+    cell: MODULES,
+    versions: `pnpm ${PNPM}, Nest 12`,
+    install: (place) => pnpm(place, 'add', ...place.packages),
+    build: (place) => pnpm(place, 'run', 'build'),
+    main: 'dist/main.js',
+  },
+  'yarn node-modules': {
+    cell: COMMONJS,
+    versions: `yarn ${YARN}, Nest 11`,
+    install: (place) => yarnAdd(place, 'node-modules'),
+    build: (place) => yarn(place, 'build'),
+    main: 'dist/main.js',
+  },
+  'yarn PnP': {
+    cell: COMMONJS,
+    versions: `yarn ${YARN}, Nest 11`,
+    install: (place) => yarnAdd(place, 'pnp'),
+    build: (place) => yarn(place, 'build'),
+    main: 'dist/main.js',
+    args: ['--require', './.pnp.cjs'],
+  },
+  'Nest monorepo': {
+    cell: COMMONJS,
+    versions: 'Nest 11, webpack',
+    install: (place) => {
+      npm(place, ...place.packages);
+      place.run('npx', '--no', 'nest', 'generate', 'app', 'second');
+    },
+    build: (place) => place.run('npx', '--no', 'nest', 'build', 'app', '--webpack'),
+    application: 'apps/app',
+    main: 'dist/apps/app/main.js',
+  },
+  Nx: {
+    cell: COMMONJS,
+    versions: `Nx ${NX}, Nest 11, webpack`,
+    install: (place) => {
+      npm(place, ...place.packages, '--save-dev', `nx@${NX}`, `@nx/nest@${NX}`, `@nx/webpack@${NX}`);
+      writeFileSync(join(place.folder, 'nx.json'), '{}');
+      nx(
+        place,
+        'generate',
+        '@nx/nest:application',
+        'apps/shop',
+        '--name=shop',
+        '--linter=none',
+        '--e2eTestRunner=none',
+        '--unitTestRunner=none',
+        '--no-interactive',
+      );
+    },
+    build: (place) => nx(place, 'build', 'shop'),
+    application: 'apps/shop',
+    main: 'apps/shop/dist/main.js',
+  },
+};
+
+function nx(place: Place, ...args: string[]): void {
+  place.run('npx', '--no', 'nx', ...args);
+}
+
+function yarnAdd(place: Place, nodeLinker: string): void {
+  // A folder with a lock is a project of its own.
+  writeFileSync(join(place.folder, 'yarn.lock'), '');
+  writeFileSync(
+    join(place.folder, '.yarnrc.yml'),
+    `nodeLinker: ${nodeLinker}\nenableTelemetry: false\nenableImmutableInstalls: false\n`,
+  );
+  yarn(place, 'add', ...place.packages);
+}
+
+/** Installs, builds and starts one, and has it handle what README sends. */
+export async function tryWay(name: string, tarball: string, servers: Servers): Promise<string> {
+  const { cell, versions, install, build, main, application = '', args } = WAYS[name]!;
+  const bin = nodeFolder(cell.node);
+  const folder = join(CACHE, 'ways', name.replace(/\W/g, '-'));
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  cpSync(newApplication(cell.nest, bin), folder, { recursive: true });
+  const place: Place = {
+    folder,
+    packages: packagesFor(cell, tarball),
+    run: (command, ...rest) => void run(command, rest, { cwd: folder, bin, env: { NX_DAEMON: 'false' } }),
+  };
+  install(place);
+  writeModule(join(folder, application), cell);
+  build(place);
+  const env = { DATABASE_URL: await servers.database(cell.postgres), STRIPE_WEBHOOK_SECRET: SECRET };
+  await tryBuilt({ main: join(folder, main), node: join(bin, 'node'), env, cwd: folder, args });
+  return versions;
+}
