@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
 import { toCommonJs } from './commonjs.js';
 import { slimDeclarations } from './declarations.js';
+import { helperModule, HELPERS, shareHelpers } from './helpers.js';
 
 /**
  * The part of the build after `nest build`: the CommonJS twin of `dist`, in `dist/cjs`, and the entries of both. The declarations lie
@@ -29,6 +30,8 @@ const OPTIONS: ts.CompilerOptions = {
   removeComments: true,
 };
 
+const helpers = new Map<string, string>();
+
 async function filesOf(folder: string): Promise<string[]> {
   const entries = await readdir(join(DIST, folder), { recursive: true, withFileTypes: true });
   return entries
@@ -40,8 +43,12 @@ async function filesOf(folder: string): Promise<string[]> {
 async function buildBoth(file: string): Promise<void> {
   const code = await readFile(join(DIST, file), 'utf8');
   const { outputText } = ts.transpileModule(code, { compilerOptions: OPTIONS });
-  await writeFile(join(DIST, file), outputText);
-  await writeFile(join(CJS, file), toCommonJs(file, outputText));
+  await writeBoth(file, shareHelpers(file, outputText, helpers));
+}
+
+async function writeBoth(file: string, code: string): Promise<void> {
+  await writeFile(join(DIST, file), code);
+  await writeFile(join(CJS, file), toCommonJs(file, code));
 }
 
 async function build(): Promise<void> {
@@ -51,6 +58,7 @@ async function build(): Promise<void> {
     if (file.endsWith('.js')) await buildBoth(file);
     else await rename(join(DIST, file), join(CJS, file));
   }
+  await writeBoth(HELPERS, helperModule(helpers));
   await writeFile(join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs' }));
 }
 
