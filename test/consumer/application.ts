@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Cell } from './cells.js';
 import { AS_README_SAYS, migrationCommand, packagesFor } from './readme.js';
@@ -72,13 +72,28 @@ export class Application {
   make(): void {
     const made = join(this.folder, 'made');
     if (existsSync(made) && readFileSync(made, 'utf8') === this.tarball) return;
-    rmSync(this.folder, { recursive: true, force: true });
-    mkdirSync(this.folder, { recursive: true });
-    cpSync(newApplication(this.cell.nest, this.bin), this.folder, { recursive: true });
+    this.begin();
+    rmSync(made, { force: true });
     this.install();
     follow(this.folder, this.cell);
     this.run('npm', ['run', 'build']);
-    this.file('made', this.tarball);
+    writeFileSync(made, this.tarball);
+  }
+
+  /** From what `nest new` makes, or from another application of that version of Nest, whose packages are mostly the same. */
+  private begin(): void {
+    if (existsSync(this.folder)) return;
+    const { nest } = this.cell;
+    const plain = { ...this.cell, adapter: 'express', typeorm: nest === '11' ? '0.3' : '1' } as const;
+    const other = new Application(plain, this.tarball, this.bin);
+    if (other.folder !== this.folder) other.make();
+    const from = other.folder === this.folder ? newApplication(nest, this.bin) : other.folder;
+    mkdirSync(join(this.folder, '..'), { recursive: true });
+    // Renamed at the end: a copy that was cut short is none.
+    const copy = `${this.folder}-copy`;
+    rmSync(copy, { recursive: true, force: true });
+    run('cp', ['-a', from, copy], { cwd: '.' });
+    run('mv', [copy, this.folder], { cwd: '.' });
   }
 
   private install(): void {
@@ -86,7 +101,7 @@ export class Application {
     const npm = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel', 'error'];
     this.run('npm', [...npm, ...packagesFor(this.cell, this.tarball)]);
     if (adapter === 'fastify') this.run('npm', [...npm, `@nestjs/platform-fastify@${nest}`]);
-    this.run('npm', [...npm, '--save-dev', 'ts-node@10']);
+    if (this.isEsm) this.run('npm', [...npm, '--save-dev', 'ts-node@10']);
   }
 
   /** With jest, or vitest. */
@@ -124,10 +139,6 @@ export class Application {
     return [...versions, `Node ${this.run('node', ['-p', 'process.versions.node']).trim()}`].join(', ');
   }
 
-  private file(name: string, text: string): void {
-    writeFileSync(join(this.folder, name), text);
-  }
-
   private run(command: string, args: readonly string[], env: Env = {}, expected = 0): string {
     return run(command, args, { cwd: this.folder, bin: this.bin, env, expected });
   }
@@ -152,9 +163,7 @@ export function writeModule(folder: string, cell: Cell): void {
   for (const name of modules.filter((one) => /app\.(controller|service)/.test(one)))
     rmSync(join(folder, 'src', name), { force: true });
   writeFileSync(join(folder, 'src', module), AS_README_SAYS.module);
-  change(folder, 'src/main.ts', (text) =>
-    adapted(cell, text.replace(/create.*\(AppModule.*;\n/, '$&  app.enableShutdownHooks();\n')),
-  );
+  change(folder, 'src/main.ts', (text) => adapted(cell, withHooks(text)));
 }
 
 function change(folder: string, name: string, to: (text: string) => string): void {
@@ -175,9 +184,14 @@ export function newApplication(nest: Cell['nest'], bin: string): string {
   return made;
 }
 
+function withHooks(text: string): string {
+  if (text.includes('enableShutdownHooks')) return text;
+  return text.replace(/create.*\(AppModule.*;\n/, '$&  app.enableShutdownHooks();\n');
+}
+
 /** The main.ts of `nest new`, on the adapter. */
 function adapted({ adapter }: Cell, text: string): string {
-  if (adapter === 'express') return text;
+  if (adapter === 'express' || text.includes('FastifyAdapter')) return text;
   const imported = `import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';\n`;
   return `${imported}${text.replace('create(AppModule)', 'create<NestFastifyApplication>(AppModule, new FastifyAdapter())')}`;
 }

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, totalmem, type } from 'node:os';
 import { join } from 'node:path';
-import { axes, pairsOf, type Cell } from './cells.js';
+import { allPairs, axes, pairsOf, type Cell } from './cells.js';
 import { CACHE } from './tools.js';
 
 const FILE = 'docs/compatibility.md';
@@ -39,7 +39,8 @@ function head(outcomes: readonly Outcome[]): string {
   const memory = Math.round(totalmem() / 2 ** 30);
   const machine = `${type()} ${release()}, ${cpus().length} cores (${cpus()[0]?.model.trim() ?? 'unknown'}), ${memory} GiB`;
   const bad = outcomes.filter(({ fault }) => fault !== undefined).length;
-  return `Last full run: ${new Date().toISOString().slice(0, 10)}, ${machine}. ${tried.length} applications hold ${pairs} of ${everyPair()} pairs of values; ${bad === 0 ? 'no cell fails' : `${bad} fail`}.`;
+  const which = tried.length < allPairs().length ? 'Last run, which was ended early' : 'Last full run';
+  return `${which}: ${new Date().toISOString().slice(0, 10)}, ${machine}. ${tried.length} applications hold ${pairs} of ${everyPair()} pairs of values; ${bad === 0 ? 'no cell fails' : `${bad} fail`}.`;
 }
 
 function everyPair(): number {
@@ -73,6 +74,7 @@ function cells(outcomes: readonly Outcome[]): string {
 }
 
 function ways(outcomes: readonly Outcome[]): string {
+  if (outcomes.every(({ way }) => way === undefined)) return 'No other way of installing was tried.';
   const rows = outcomes.flatMap(({ way, fault, versions }) =>
     way === undefined ? [] : [[way, said(fault), versions ?? '']],
   );
