@@ -98,10 +98,12 @@ export class Application {
 
   private install(): void {
     const { nest, adapter } = this.cell;
-    const npm = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel', 'error'];
-    this.run('npm', [...npm, ...packagesFor(this.cell, this.tarball)]);
-    if (adapter === 'fastify') this.run('npm', [...npm, `@nestjs/platform-fastify@${nest}`]);
-    if (this.isEsm) this.run('npm', [...npm, '--save-dev', 'ts-node@10']);
+    // By this machine's own npm and Node, which know its registry's certificates.
+    const npm = (...args: string[]) => run('npm', [...options, ...args], { cwd: this.folder });
+    const options = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel', 'error'];
+    npm(...packagesFor(this.cell, this.tarball));
+    if (adapter === 'fastify') npm(`@nestjs/platform-fastify@${nest}`);
+    if (this.isEsm) npm('--save-dev', 'ts-node@10');
   }
 
   /** With jest, or vitest. */
