@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { ConfigurationError } from '../core/errors.js';
-import { pgClient, type ManagerOfEither } from './connection.js';
+import { pgClient, type ManagerOfEither, type PgClient } from './connection.js';
 import { OWN_TYPES } from './own.types.js';
 
 /** Where our tables are, with the texts of our statements for it. */
@@ -77,26 +77,44 @@ export function quoted(identifier: string): string {
   return `"${identifier.replaceAll('"', '""')}"`;
 }
 
-/** Sends a statement of ours. What is not sent through a manager is qualified where it is sent. */
-export async function query<T>(
+/**
+ * Sends a statement of ours. Code that sends none through a manager qualifies its statements itself. On a connection that is there it
+ * waits for nothing before it is sent: an enqueue would come behind a savepoint that a handler begins later.
+ */
+export function query<T>(
   on: Pick<EntityManager, 'query'> & Partial<Pick<EntityManager, 'queryRunner'>> & ManagerOfEither,
   sql: string,
   values?: unknown[],
 ): Promise<T> {
-  const { dataSource = on.connection } = on;
+  const { dataSource = on.connection, queryRunner } = on;
   if (dataSource === undefined) return on.query<T>(sql, values);
-  const { queryRunner: given } = on;
-  const runner = given ?? dataSource.createQueryRunner();
+  const text = qualified(dataSource, sql);
+  if (queryRunner === undefined) return readAlone(dataSource.createQueryRunner(), text, values);
+  const { databaseConnection } = Object(queryRunner) as { readonly databaseConnection?: PgClient };
+  return databaseConnection === undefined
+    ? readConnected(queryRunner, text, values)
+    : readOwn(queryRunner, databaseConnection, text, values);
+}
+
+async function readAlone<T>(runner: QueryRunner, text: string, values?: unknown[]): Promise<T> {
   try {
-    return await readOwn<T>(runner, qualified(dataSource, sql), values);
+    return await readConnected<T>(runner, text, values);
   } finally {
-    if (given === undefined) await runner.release();
+    await runner.release();
   }
 }
 
+async function readConnected<T>(runner: QueryRunner, text: string, values?: unknown[]): Promise<T> {
+  return readOwn(runner, await pgClient(runner), text, values);
+}
+
 /** Through TypeORM, so that loggers see it. It takes its connection at once, and that one has pg parse the answer with our parsers. */
-async function readOwn<T>(runner: QueryRunner, text: string, values?: unknown[]): Promise<T> {
-  const databaseConnection = await pgClient(runner);
+function readOwn<T>(
+  runner: QueryRunner,
+  databaseConnection: PgClient,
+  text: string,
+  values?: unknown[],
+): Promise<T> {
   const reading = {
     query: (sql: string, parameters?: unknown[]) =>
       databaseConnection.query({ text: sql, values: parameters, types: OWN_TYPES }),

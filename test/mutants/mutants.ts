@@ -355,8 +355,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/http/byte-budget.ts',
-        'this.used + bytes > this.options.byteBudget',
-        'this.used + bytes > Infinity',
+        'while (this.used + bytes > this.options.byteBudget)',
+        'while (this.used + bytes > Infinity)',
       ),
     ],
     spec: 'test/e2e/body-limits.spec.ts',
