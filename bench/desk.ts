@@ -5,7 +5,7 @@ import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { startPostgres } from '../examples/support/postgres.js';
 import { webhookInboxMigrations } from '../migrations/index.js';
-import { Tally } from '../src/core/tally.js';
+import { Tally } from '../src/core/telemetry/tally.js';
 import { Inbox, Inspector, OnEffect, OnWebhook, Stats, hmac } from '../src/index.js';
 import { createApplication } from '../test/support/application.js';
 import { options } from '../test/support/database.js';

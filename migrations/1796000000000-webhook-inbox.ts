@@ -1,6 +1,6 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
-import { dataSourceOf } from '../src/storage/connection.js';
-import { quoted, schemaOf } from '../src/storage/own.schema.js';
+import { dataSourceOf } from '../src/storage/postgres/connection.js';
+import { quoted, schemaOf } from '../src/storage/schema/own-schema.js';
 import { DESK_TABLES } from './desk.tables.js';
 import { INBOX_TABLES } from './inbox.tables.js';
 import { createAll, dropAll, refuseForeign } from './own.objects.js';

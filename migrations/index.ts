@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { check, schemaName } from '../src/core/schema.js';
+import { check, schemaName } from '../src/core/options/schema.js';
 import { WebhookInbox1796000000000 } from './1796000000000-webhook-inbox.js';
 
 const optionsSchema = z.strictObject({ schema: schemaName.optional() });
@@ -39,5 +39,5 @@ function inSchema(schema: string): typeof WebhookInbox1796000000000 {
 }
 
 export type { WebhookInbox1796000000000 };
-export { webhookEntities, WebhookEventView, WebhookWorkView } from '../src/storage/view.entities.js';
-export type { EntityOptions } from '../src/storage/view.entities.js';
+export { webhookEntities, WebhookEventView, WebhookWorkView } from '../src/storage/schema/view-entities.js';
+export type { EntityOptions } from '../src/storage/schema/view-entities.js';

@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm';
 import { ConfigurationError } from '../src/core/errors.js';
-import { quoted } from '../src/storage/own.schema.js';
+import { quoted } from '../src/storage/schema/own-schema.js';
 
 /** The comment by which the catalogue tells an object of ours from one of the application's that has its name. */
 const MARK = 'nestjs-webhook-inbox';

@@ -8,24 +8,24 @@ import {
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { DataSource } from 'typeorm';
-import { InboxLogger } from './core/inbox.logger.js';
-import { cautions } from './core/cautions.js';
-import { logLine } from './core/log.js';
+import { InboxLogger } from './core/log/inbox.logger.js';
+import { cautions } from './core/options/cautions.js';
+import { logLine } from './core/log/log.js';
 import { neutral } from './core/neutral.js';
-import type { ResolvedOptions } from './core/resolve-options.js';
+import type { ResolvedOptions } from './core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
-import { SourceUrls } from './http/source.urls.js';
+import { SourceUrls } from './http/source-urls.js';
 import { EventDispatcher } from './inbox/event.dispatcher.js';
-import { HandOff } from './inbox/hand.off.js';
-import { AGAIN_MS, StartupReconciler } from './inbox/startup.reconciler.js';
+import { HandOff } from './inbox/hand-off.js';
+import { AGAIN_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
-import { Notifier } from './outbox/notifier.js';
-import { OutboxRelay } from './outbox/outbox.relay.js';
-import { RelayLoop } from './outbox/relay.loop.js';
-import { WakeListener } from './outbox/wake.listener.js';
-import { wayOf } from './storage/transaction.way.js';
+import { Notifier } from './outbox/wake/notifier.js';
+import { OutboxRelay } from './outbox/relay/outbox.relay.js';
+import { RelayLoop } from './outbox/relay/relay.loop.js';
+import { WakeListener } from './outbox/wake/wake.listener.js';
+import { wayOf } from './storage/postgres/transaction-way.js';
 
 /** How long a shutdown waits for leases of rows that were committed at the last moment. */
 const GIVE_BACK_MS = 1_000;

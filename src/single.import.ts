@@ -1,6 +1,6 @@
 import type { ModulesContainer } from '@nestjs/core';
 import { ConfigurationError } from './core/errors.js';
-import type { ResolvedOptions } from './core/resolve-options.js';
+import type { ResolvedOptions } from './core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from './core/tokens.js';
 
 /**

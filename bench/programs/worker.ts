@@ -16,9 +16,9 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { WakeUp } from '../../src/outbox/wake-up.js';
-import { pgClient } from '../../src/storage/connection.js';
-import { inOneMessage, prepared, queryBehind } from '../../src/storage/one.message.js';
+import { WakeUp } from '../../src/outbox/wake/wake-up.js';
+import { pgClient } from '../../src/storage/postgres/connection.js';
+import { inOneMessage, prepared, queryBehind } from '../../src/storage/postgres/one-message.js';
 import { serve } from '../support/program.js';
 import { eventBody, SECRET, signature } from '../support/signed.js';
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { checkInput } from './schema.js';
+import { checkInput } from './options/schema.js';
 
 /** Who does something, and why. Neither may be blank: both stand in the audit. */
 export interface Decider {

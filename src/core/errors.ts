@@ -1,5 +1,5 @@
 import { headOf } from './event.js';
-import { toMs, type Duration } from './duration.js';
+import { toMs, type Duration } from './options/duration.js';
 
 /** Stable codes of every error this package throws on purpose. */
 export type ErrorCode =

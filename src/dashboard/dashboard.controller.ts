@@ -13,8 +13,8 @@ import {
   type ExecutionContext,
   type Type,
 } from '@nestjs/common';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { NotInOpenApi } from '../core/not.in.openapi.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { NotInOpenApi } from '../core/not-in-openapi.js';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
 import {

@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import { UUID } from '../core/place.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { UUID } from '../core/log/place.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { FILTERS, filterKeys, type FilteredList } from '../operator/event.filter.js';
 import { Inspector, type InspectedEvent, type Look } from '../operator/inspector.js';

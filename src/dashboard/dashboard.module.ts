@@ -1,5 +1,5 @@
 import { Inject, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
 import { DashboardActions } from './dashboard.actions.js';
 import { dashboardController } from './dashboard.controller.js';
 import { DashboardLists } from './dashboard.lists.js';
@@ -11,7 +11,7 @@ import {
 } from './dashboard.options.js';
 import { PageFiles } from './page.files.js';
 import { Reply } from './reply.js';
-import { TrailingSlash } from './trailing.slash.js';
+import { TrailingSlash } from './trailing-slash.js';
 
 /** Mounts the dashboard: page and JSON API, under the application's own guards. Needs `WebhooksModule` in the same application. */
 @Module({})

@@ -1,7 +1,7 @@
 import type { CanActivate, ExecutionContext, ModuleMetadata, Type } from '@nestjs/common';
 import { z } from 'zod';
 import { ConfigurationError } from '../core/errors.js';
-import { check } from '../core/schema.js';
+import { check } from '../core/options/schema.js';
 import type { Allow } from '../effects/http-client.js';
 
 /** Injection token of the dashboard's resolved options. */

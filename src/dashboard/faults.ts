@@ -1,7 +1,7 @@
 import type { Logger } from '@nestjs/common';
 import { sqlStateOf } from '../core/classify.js';
 import { InputRefused, NotAnswered, WebhookInboxError } from '../core/errors.js';
-import { errorText, logLine } from '../core/log.js';
+import { errorText, logLine } from '../core/log/log.js';
 
 /** An answer other than 200. */
 export class Refused extends Error {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { headOf } from '../core/event.js';
 import { InputRefused } from '../core/errors.js';
-import { isZone } from '../core/zoned-time.js';
+import { isZone } from '../core/time/zoned-time.js';
 import { MAX_AT_ONCE } from '../operator/operator.js';
 
 /** PostgreSQL holds no NUL and no half of a character. */

@@ -2,7 +2,7 @@
 // it sends exactly the bytes and headers that it is given.
 import { Agent, request as send, type Dispatcher } from 'undici';
 import { headOf } from '../core/event.js';
-import { MAX_TIMER_MS } from '../core/duration.js';
+import { MAX_TIMER_MS } from '../core/options/duration.js';
 import { PermanentError, WebhookInboxError } from '../core/errors.js';
 import { addressRules, type AddressRules } from './address-rules.js';
 import { checkedLookup, destination, DestinationRefused, type Resolve } from './destination.js';

@@ -1,4 +1,4 @@
-import { toMs, type Duration } from '../core/duration.js';
+import { toMs, type Duration } from '../core/options/duration.js';
 import { HttpFailure, PermanentError } from '../core/errors.js';
 import type { EffectContext } from '../core/context.js';
 import { HttpClient, type Allow, type HttpResponse } from './http-client.js';

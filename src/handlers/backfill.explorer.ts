@@ -1,8 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { configuredSource } from '../core/known-source.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { configuredSource } from '../core/options/known-source.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import {
   BACKFILL_SOURCE,

@@ -1,7 +1,7 @@
-import { toMs } from '../core/duration.js';
+import { toMs } from '../core/options/duration.js';
 import { ConfigurationError } from '../core/errors.js';
-import type { HandlerOptions } from '../core/options.js';
-import type { Source } from '../core/resolve-source.js';
+import type { HandlerOptions } from '../core/options/options.js';
+import type { Source } from '../core/options/resolve-source.js';
 import type { Effect } from './handler.registry.js';
 
 /**

@@ -1,9 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
-import { toMs } from '../core/duration.js';
+import { toMs } from '../core/options/duration.js';
 import { ConfigurationError } from '../core/errors.js';
-import { configuredSource } from '../core/known-source.js';
+import { configuredSource } from '../core/options/known-source.js';
 import { writtenAs } from '../core/lazy.js';
 import {
   checkEffectOptions,
@@ -11,9 +11,9 @@ import {
   resolveRecord,
   retryPolicy,
   type ResolvedOptions,
-} from '../core/resolve-options.js';
+} from '../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { ClassNames } from './class.names.js';
+import { ClassNames } from './class-names.js';
 import { DecoratedProviders, refuseScoped } from './decorated.providers.js';
 import { HandlerRegistry, type Effect, type Handler } from './handler.registry.js';
 import { metadataOf } from './metadata.js';

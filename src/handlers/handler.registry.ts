@@ -1,11 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { Classifier } from '../core/classify.js';
-import { didYouMean } from '../core/did-you-mean.js';
+import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import { headOf, type WebhookEvent } from '../core/event.js';
-import type { ResolvedRecord } from '../core/resolve-options.js';
-import type { RetryPolicy } from '../core/retry.js';
-import type { EffectOptions, HandlerOptions } from '../core/options.js';
+import type { ResolvedRecord } from '../core/options/resolve-options.js';
+import type { RetryPolicy } from '../core/options/retry.js';
+import type { EffectOptions, HandlerOptions } from '../core/options/options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
 import { foundTwice, type Origin } from './origin.js';
 import { typeMatches } from './type-pattern.js';

@@ -1,4 +1,4 @@
-import type { EffectOptions } from '../core/options.js';
+import type { EffectOptions } from '../core/options/options.js';
 import { append } from './metadata.js';
 
 /** What `@OnEffect` writes on a method. */

@@ -1,5 +1,5 @@
 import type { BatchContext, BatchEvent } from '../core/context.js';
-import type { HandlerOptions } from '../core/options.js';
+import type { HandlerOptions } from '../core/options/options.js';
 import { append } from './metadata.js';
 
 /** What `@OnWebhook` writes on a method. */

@@ -1,13 +1,13 @@
 import { validateHeaderName, validateHeaderValue, type ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { errorText, logLine } from '../core/log.js';
-import { Throttle } from '../core/throttle.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { errorText, logLine } from '../core/log/log.js';
+import { Throttle } from '../core/log/throttle.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
-import { BodyIntake } from './body.intake.js';
-import { rawBodyOf } from './raw-body.js';
+import { BodyIntake } from './body/body-intake.js';
+import { rawBodyOf } from './body/raw-body.js';
 
 /** What this needs of Fastify's reply. */
 interface FastifyReplyLike {

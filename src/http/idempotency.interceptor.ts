@@ -12,10 +12,10 @@ import type { VerifiedDelivery } from '../inbox/delivery.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { Inbox } from '../inbox/inbox.js';
 import type { Verdict } from '../inbox/verdict.js';
-import type { HandlerCode } from '../outbox/handler.runner.js';
+import type { HandlerCode } from '../outbox/runs/handler.runner.js';
 import { AnswerWriter } from './answer.writer.js';
-import { adapterRequest, nodeRequest, stateOf, type DeliveryState } from './delivery.state.js';
-import { OwnEnhancers } from './own.enhancers.js';
+import { adapterRequest, nodeRequest, stateOf, type DeliveryState } from './delivery-state.js';
+import { OwnEnhancers } from './direct/own-enhancers.js';
 import { routeName } from './route.explorer.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 

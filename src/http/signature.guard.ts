@@ -6,16 +6,16 @@ import {
   type ExecutionContext,
 } from '@nestjs/common';
 import { isObservable, lastValueFrom } from 'rxjs';
-import { noSource } from '../core/known-source.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import type { Source } from '../core/resolve-source.js';
+import { noSource } from '../core/options/known-source.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
 import { RefusedDelivery } from './answer.filter.js';
-import { adapterRequest, keepState, nodeRequest, type AdapterRequest } from './delivery.state.js';
-import { OwnEnhancers } from './own.enhancers.js';
-import { rawBodyOf } from './raw-body.js';
+import { adapterRequest, keepState, nodeRequest, type AdapterRequest } from './delivery-state.js';
+import { OwnEnhancers } from './direct/own-enhancers.js';
+import { rawBodyOf } from './body/raw-body.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 import { WebhookRequests } from './webhook.requests.js';
 import { WebhookRoutes } from './webhook.routes.js';

@@ -1,17 +1,17 @@
 import type { IncomingMessage } from 'node:http';
 import { Injectable } from '@nestjs/common';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
-import { logLine } from '../core/log.js';
-import { Throttle } from '../core/throttle.js';
+import { logLine } from '../core/log/log.js';
+import { Throttle } from '../core/log/throttle.js';
 import { RequestHeaders, toldEncoding, type RequestHead, type WebhookRequest } from '../core/request.js';
-import type { Source } from '../core/resolve-source.js';
+import type { Source } from '../core/options/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
-import { rawBodyOf } from './raw-body.js';
-import { targetOf } from './request.target.js';
+import { rawBodyOf } from './body/raw-body.js';
+import { targetOf } from './request-target.js';
 
 const NO_BYTES = Buffer.alloc(0);
 

@@ -8,13 +8,13 @@ import {
 } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { RoutePathFactory } from '@nestjs/core/router/route-path-factory.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import type { Source } from '../core/resolve-source.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
-import { nodeRequest, type AdapterRequest } from './delivery.state.js';
-import { pathMatcher, pathRules, type PathMatcher } from './path.rules.js';
-import { targetOf } from './request.target.js';
+import { nodeRequest, type AdapterRequest } from './delivery-state.js';
+import { pathMatcher, pathRules, type PathMatcher } from './path-rules.js';
+import { targetOf } from './request-target.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
 /** What a request is for. */

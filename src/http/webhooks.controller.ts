@@ -13,15 +13,15 @@ import {
   type Type,
 } from '@nestjs/common';
 import { z } from 'zod';
-import { NotInOpenApi } from '../core/not.in.openapi.js';
-import { check } from '../core/schema.js';
+import { NotInOpenApi } from '../core/not-in-openapi.js';
+import { check } from '../core/options/schema.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { AnswerFilter } from './answer.filter.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
-import { nodeRequest, stateOf, type AdapterRequest } from './delivery.state.js';
+import { nodeRequest, stateOf, type AdapterRequest } from './delivery-state.js';
 import { IdempotencyInterceptor } from './idempotency.interceptor.js';
 import { SignatureGuard } from './signature.guard.js';
-import { SourceUrls } from './source.urls.js';
+import { SourceUrls } from './source-urls.js';
 
 /** Options of the module's own route. Static, since Nest fixes routes before `useFactory` has run. */
 export interface ControllerOptions {

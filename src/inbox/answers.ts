@@ -1,5 +1,5 @@
 import type { Answer } from '../core/answer.js';
-import type { Source } from '../core/resolve-source.js';
+import type { Source } from '../core/options/resolve-source.js';
 import type { Verdict } from './verdict.js';
 
 const RETRY_AFTER_SECONDS = '5';

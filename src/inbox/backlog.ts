@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 

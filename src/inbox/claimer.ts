@@ -2,26 +2,26 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
 import { byKey, keyText } from '../core/event.js';
-import { measure } from '../core/meters.js';
+import { measure } from '../core/telemetry/meters.js';
 import { outboxId } from '../core/outbox-id.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Provider } from '../core/provider.js';
-import type { Source } from '../core/resolve-source.js';
-import { Tally } from '../core/tally.js';
+import type { Source } from '../core/options/resolve-source.js';
+import { Tally } from '../core/telemetry/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
-import type { WokenNames } from '../outbox/wake-up.js';
-import { UntoldDeaths } from '../outbox/untold.deaths.js';
-import { Notifier } from '../outbox/notifier.js';
-import { OrderKeys } from '../outbox/order.keys.js';
+import type { WokenNames } from '../outbox/wake/wake-up.js';
+import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
+import { Notifier } from '../outbox/wake/notifier.js';
+import { OrderKeys } from '../outbox/enqueue/order-keys.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import {
   claimTransaction,
   eachInTransaction,
   type TransactionLimits,
   type Transactions,
-} from '../storage/each.transaction.js';
-import type { Statements } from '../storage/one.message.js';
+} from '../storage/postgres/each-transaction.js';
+import type { Statements } from '../storage/postgres/one-message.js';
 import { isSameContent } from '../sources/events/same-content.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Alerts } from '../core/alerts.js';
+import { Alerts } from '../core/telemetry/alerts.js';
 import type { EventKey } from '../core/event.js';
-import { Tally } from '../core/tally.js';
+import { Tally } from '../core/telemetry/tally.js';
 
 const WINDOW_MS = 60_000;
 /** Told in each window for a source; beyond that the keeper's round tells how many there were. */

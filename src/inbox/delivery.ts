@@ -4,10 +4,10 @@ import { eventId } from '../core/event-id.js';
 import { byKey, eventType, storable, type EventKey } from '../core/event.js';
 import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
-import type { Facts } from '../core/log.js';
+import type { Facts } from '../core/log/log.js';
 import type { WebhookRequest } from '../core/request.js';
-import { currentTrace } from '../core/tracing.js';
-import type { Source } from '../core/resolve-source.js';
+import { currentTrace } from '../core/telemetry/tracing.js';
+import type { Source } from '../core/options/resolve-source.js';
 
 /** A request whose signature was right. Nothing of it is believed before. */
 export interface VerifiedDelivery {

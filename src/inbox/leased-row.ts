@@ -1,5 +1,5 @@
 import type { NewHandlerRow } from '../storage/claim.store.js';
-import type { LeasedRow } from '../storage/leased.rows.js';
+import type { LeasedRow } from '../storage/leased-rows.js';
 import type { IncomingEvent } from './delivery.js';
 
 /** A row just inserted, as a lease would give it. */

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { WebhookLifecycle } from '../core/lifecycle.events.js';
-import { logLine } from '../core/log.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { WebhookLifecycle } from '../core/telemetry/lifecycle-events.js';
+import { logLine } from '../core/log/log.js';
 import type { WebhookRequest } from '../core/request.js';
-import { Tally } from '../core/tally.js';
+import { Tally } from '../core/telemetry/tally.js';
 
 /** A rejected request that is worth an explanation. */
 export interface RejectionSample {

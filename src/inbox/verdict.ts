@@ -1,4 +1,4 @@
-import { MAX_TIMER_MS } from '../core/duration.js';
+import { MAX_TIMER_MS } from '../core/options/duration.js';
 
 /** What came of a delivery; the edge turns it into an answer. */
 export type Verdict =

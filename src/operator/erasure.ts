@@ -1,14 +1,14 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
 import { storable, type EventKey } from '../core/event.js';
-import { logLine } from '../core/log.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { logLine } from '../core/log/log.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { WakeUp } from '../outbox/wake-up.js';
-import { inTransaction } from '../storage/connection.js';
-import { Audit, targetOfEvents } from '../storage/audit.js';
-import { ErasureStore, type ErasableRow } from '../storage/erasure.store.js';
+import { WakeUp } from '../outbox/wake/wake-up.js';
+import { inTransaction } from '../storage/postgres/connection.js';
+import { Audit, targetOfEvents } from '../storage/desk/audit.js';
+import { ErasureStore, type ErasableRow } from '../storage/desk/erasure.store.js';
 
 export interface ErasureOptions {
   /** Who asks. */

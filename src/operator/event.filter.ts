@@ -1,9 +1,9 @@
-import { didYouMean } from '../core/did-you-mean.js';
-import { toMs } from '../core/duration.js';
+import { didYouMean } from '../core/options/did-you-mean.js';
+import { toMs } from '../core/options/duration.js';
 import { InputRefused } from '../core/errors.js';
 import { EVENT_STATES, OUTBOX_STATES } from '../core/states.js';
-import { instantOf } from '../core/zoned-time.js';
-import type { ListFilter, Test } from '../storage/filter.sql.js';
+import { instantOf } from '../core/time/zoned-time.js';
+import type { ListFilter, Test } from '../storage/desk/filter.sql.js';
 
 const HINTS = {
   source: 'a source: source:stripe, or several: source:stripe,github',

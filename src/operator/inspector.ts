@@ -1,17 +1,17 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { didYouMean } from '../core/did-you-mean.js';
-import { knownSource } from '../core/known-source.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import { cursor, placeOf } from '../core/place.js';
-import type { ListFilter } from '../storage/filter.sql.js';
-import { retryWindowMs } from '../core/resolve-source.js';
+import { didYouMean } from '../core/options/did-you-mean.js';
+import { knownSource } from '../core/options/known-source.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { cursor, placeOf } from '../core/log/place.js';
+import type { ListFilter } from '../storage/desk/filter.sql.js';
+import { retryWindowMs } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { AlertStore, type ToldAlert } from '../storage/alert.store.js';
-import { AuditStore, type AuditRow } from '../storage/audit.store.js';
-import { BoundedRead } from '../storage/bounded.read.js';
-import { DeadStore, type DeadGroup, type DeadRow } from '../storage/dead.store.js';
-import { RejectionStore, type ListedRejection } from '../storage/rejection.store.js';
+import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
+import { AuditStore, type AuditRow } from '../storage/desk/audit.store.js';
+import { BoundedRead } from '../storage/postgres/bounded-read.js';
+import { DeadStore, type DeadGroup, type DeadRow } from '../storage/desk/dead.store.js';
+import { RejectionStore, type ListedRejection } from '../storage/desk/rejection.store.js';
 import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
 import {
   SearchStore,
@@ -20,11 +20,11 @@ import {
   type EventDetail,
   type EventPage,
   type EventRow,
-} from '../storage/search.store.js';
-import { StatStore } from '../storage/stat.store.js';
-import { FormerSources } from './former.sources.js';
+} from '../storage/desk/search.store.js';
+import { StatStore } from '../storage/desk/stat.store.js';
+import { FormerSources } from './former-sources.js';
 import { parseFilter, type FilteredList } from './event.filter.js';
-import { inspectedSecrets, type InspectedSecret } from './inspected.secrets.js';
+import { inspectedSecrets, type InspectedSecret } from './explain/inspected-secrets.js';
 import { SILENT_MS, Stats, type SourceRates } from './stats.js';
 
 /** An event with everything that happened to it. */
@@ -54,7 +54,7 @@ export interface InspectedSource {
   readonly secrets: readonly InspectedSecret[];
   readonly rates: SourceRates;
 }
-export type { InspectedSecret } from './inspected.secrets.js';
+export type { InspectedSecret } from './explain/inspected-secrets.js';
 
 export interface InspectedInstance extends SeenInstance {
   readonly alive: boolean;

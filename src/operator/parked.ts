@@ -1,12 +1,12 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { logLine } from '../core/log.js';
-import { checkInput, OUTBOX_ID } from '../core/schema.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { logLine } from '../core/log/log.js';
+import { checkInput, OUTBOX_ID } from '../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { WakeUp } from '../outbox/wake-up.js';
-import { Audit } from '../storage/audit.js';
-import { DecisionStore, type ParkedDecision } from '../storage/decision.store.js';
+import { WakeUp } from '../outbox/wake/wake-up.js';
+import { Audit } from '../storage/desk/audit.js';
+import { DecisionStore, type ParkedDecision } from '../storage/desk/decision.store.js';
 import type { Decider } from '../core/decider.js';
 
 /** Decides about effects whose end is not known. */

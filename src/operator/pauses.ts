@@ -1,16 +1,16 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { knownSource } from '../core/known-source.js';
-import { logLine } from '../core/log.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { knownSource } from '../core/options/known-source.js';
+import { logLine } from '../core/log/log.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { within } from '../core/within.js';
+import { within } from '../core/time/within.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
-import { OutboxRelay } from '../outbox/outbox.relay.js';
-import { PausedNames } from '../outbox/paused.names.js';
-import { WakeUp } from '../outbox/wake-up.js';
-import { Audit } from '../storage/audit.js';
+import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { PausedNames } from '../outbox/relay/paused-names.js';
+import { WakeUp } from '../outbox/wake/wake-up.js';
+import { Audit } from '../storage/desk/audit.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
 

@@ -1,19 +1,19 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { InboxLogger } from '../core/inbox.logger.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Decider } from '../core/decider.js';
-import { logLine } from '../core/log.js';
-import { retentionAges, type ResolvedOptions } from '../core/resolve-options.js';
-import type { Source } from '../core/resolve-source.js';
+import { logLine } from '../core/log/log.js';
+import { retentionAges, type ResolvedOptions } from '../core/options/resolve-options.js';
+import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { OutboxRelay } from '../outbox/outbox.relay.js';
-import { inTransaction } from '../storage/connection.js';
-import { Audit } from '../storage/audit.js';
+import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { inTransaction } from '../storage/postgres/connection.js';
+import { Audit } from '../storage/desk/audit.js';
 import { LeaseStore } from '../storage/lease.store.js';
-import { RetentionStore, type MarkCursor } from '../storage/retention.store.js';
-import { storeErrorText } from '../storage/store.error.js';
-import { FormerSources } from './former.sources.js';
+import { RetentionStore, type MarkCursor } from '../storage/desk/retention.store.js';
+import { storeErrorText } from '../storage/postgres/store-error.js';
+import { FormerSources } from './former-sources.js';
 
 export interface RetentionReport {
   /** False when another instance was at it. */

@@ -1,18 +1,18 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { z } from 'zod';
-import { InboxLogger } from '../core/inbox.logger.js';
-import { logLine } from '../core/log.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import { retryWindowMs } from '../core/resolve-source.js';
-import { checkInput, OUTBOX_ID } from '../core/schema.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { logLine } from '../core/log/log.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { retryWindowMs } from '../core/options/resolve-source.js';
+import { checkInput, OUTBOX_ID } from '../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { OutboxState } from '../core/states.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { WakeUp } from '../outbox/wake-up.js';
-import { Audit, targetOfRows } from '../storage/audit.js';
-import { AuditStore } from '../storage/audit.store.js';
-import { DecisionStore } from '../storage/decision.store.js';
+import { WakeUp } from '../outbox/wake/wake-up.js';
+import { Audit, targetOfRows } from '../storage/desk/audit.js';
+import { AuditStore } from '../storage/desk/audit.store.js';
+import { DecisionStore } from '../storage/desk/decision.store.js';
 import type { Decider } from '../core/decider.js';
 
 /** A row that is not dead. */

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { ACK_BUCKETS_MS } from '../core/tally.js';
-import { BoundedRead } from '../storage/bounded.read.js';
+import { ACK_BUCKETS_MS } from '../core/telemetry/tally.js';
+import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { RelayStore, type Backlog } from '../storage/relay.store.js';
-import { StatStore, type StatPoint } from '../storage/stat.store.js';
+import { StatStore, type StatPoint } from '../storage/desk/stat.store.js';
 
 /** `hour`: minute by minute; `day`: in steps of ten minutes. */
 export type Range = 'hour' | 'day';

@@ -1,10 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { Alerts } from '../core/alerts.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import type { Counted } from '../core/tally.js';
+import { Alerts } from '../core/telemetry/alerts.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import type { Counted } from '../core/telemetry/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { Backlog } from '../storage/relay.store.js';
-import { Hysteresis } from '../core/hysteresis.js';
+import { Hysteresis } from '../core/time/hysteresis.js';
 
 const MINUTE_MS = 60_000;
 /** Conflicts in a minute: as many as are told of one by one. */

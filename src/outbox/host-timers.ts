@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { SchedulerRegistry } from '@nestjs/schedule';
 import { CronJob } from 'cron';
-import { MAX_TIMER_MS } from '../core/duration.js';
+import { MAX_TIMER_MS } from '../core/options/duration.js';
 import { ConfigurationError } from '../core/errors.js';
 import { neutral } from '../core/neutral.js';
 

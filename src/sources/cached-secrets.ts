@@ -1,8 +1,8 @@
-import { toMs, type Duration } from '../core/duration.js';
+import { toMs, type Duration } from '../core/options/duration.js';
 import { ConfigurationError, SignatureRejection } from '../core/errors.js';
 import { outcomeOf } from '../core/lazy.js';
 import type { WebhookRequest } from '../core/request.js';
-import type { Secrets, TenantSecrets } from '../core/source.js';
+import type { Secrets, TenantSecrets } from '../core/options/source.js';
 import { RemoteKeys } from './keys/remote-keys.js';
 
 export interface CachedSecretsOptions {

@@ -1,9 +1,9 @@
 import { BodyReader } from '../core/body.js';
 import { ConfigurationError, SignatureRejection } from '../core/errors.js';
-import { errorText } from '../core/log.js';
+import { errorText } from '../core/log/log.js';
 import type { EventIdentity, Provider } from '../core/provider.js';
 import type { WebhookRequest } from '../core/request.js';
-import type { SourceDefinition } from '../core/source.js';
+import type { SourceDefinition } from '../core/options/source.js';
 import { contentHash } from './events/content-hash.js';
 import { checkDedupe, isSignedKey } from './events/dedupe-check.js';
 import { dedupeId, type DedupeKey } from './events/dedupe-key.js';

@@ -1,4 +1,4 @@
-import { didYouMean } from '../core/did-you-mean.js';
+import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError } from '../core/errors.js';
 
 /**

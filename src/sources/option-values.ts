@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ConfigurationError } from '../core/errors.js';
-import { check, duration, headerName } from '../core/schema.js';
+import { check, duration, headerName } from '../core/options/schema.js';
 import type { EventFields } from './events/event-fields.js';
 import type { RetryOptions } from './retry-options.js';
 

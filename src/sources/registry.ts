@@ -1,4 +1,4 @@
-import type { SourceDefinition } from '../core/source.js';
+import type { SourceDefinition } from '../core/options/source.js';
 import { adyen } from './providers/adyen.js';
 import { asana } from './providers/asana.js';
 import { braintree } from './providers/braintree.js';

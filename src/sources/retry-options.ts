@@ -1,4 +1,4 @@
-import { toMs, type Duration } from '../core/duration.js';
+import { toMs, type Duration } from '../core/options/duration.js';
 import type { ProviderRetries } from '../core/provider.js';
 import { hours } from './times.js';
 

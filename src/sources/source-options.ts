@@ -1,4 +1,4 @@
-import type { Secrets, SourceDefinition, SourcePolicies } from '../core/source.js';
+import type { Secrets, SourceDefinition, SourcePolicies } from '../core/options/source.js';
 import type { DedupeKey } from './events/dedupe-key.js';
 
 /** What every source takes besides its provider's own options. */

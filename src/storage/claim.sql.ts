@@ -1,4 +1,4 @@
-import { rerun } from './replay.sql.js';
+import { rerun } from './desk/replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
 // `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already

@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { keyText, storable, type EventKey } from '../core/event.js';
-import { dataSourceOf } from './connection.js';
-import type { Statements } from './one.message.js';
-import { lockName, query } from './own.schema.js';
-import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+import { dataSourceOf } from './postgres/connection.js';
+import type { Statements } from './postgres/one-message.js';
+import { lockName, query } from './schema/own-schema.js';
+import { storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
 import type { OrderKey } from './turn.store.js';
 import {
   ADD_ROW,

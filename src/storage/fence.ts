@@ -1,4 +1,4 @@
-import type { Lease } from './leased.rows.js';
+import type { Lease } from './leased-rows.js';
 
 /** A leased row that is still ours. `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice. */
 export const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { dataSourceOf, onConnection } from './connection.js';
-import { query } from './own.schema.js';
+import { dataSourceOf, onConnection } from './postgres/connection.js';
+import { query } from './schema/own-schema.js';
 
 /** When a statement's connection is given up: a half-open one never answers. */
 const END_MS = 10_000;

@@ -1,9 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import type { Statement } from './message.query.js';
-import { prepared } from './one.message.js';
-import { channelOf } from './own.schema.js';
+import type { Statement } from './postgres/message-query.js';
+import { prepared } from './postgres/one-message.js';
+import { channelOf } from './schema/own-schema.js';
 
 @Injectable()
 export class NotifyStore {

@@ -8,8 +8,8 @@ import {
   type Lease,
   type LeaseQueryRow,
   type LeaseResult,
-} from './leased.rows.js';
-import { plannedOnce } from './one.message.js';
+} from './leased-rows.js';
+import { plannedOnce } from './postgres/one-message.js';
 import {
   BEGIN_EFFECT,
   DUE_NAMES,
@@ -22,7 +22,7 @@ import {
   RELEASE,
   RENEW,
 } from './outbox.sql.js';
-import { query } from './own.schema.js';
+import { query } from './schema/own-schema.js';
 import { countPending } from './pending.sql.js';
 
 /** A name that this process can run. */

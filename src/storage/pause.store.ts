@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
-import { query } from './own.schema.js';
+import { query } from './schema/own-schema.js';
 
 export type PauseKind = 'source' | 'handler' | 'effect';
 

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
-import { query } from './own.schema.js';
-import { rerun } from './replay.sql.js';
-import { storedEvent, type ClaimRow, type StoredEvent } from './stored.event.js';
+import { query } from './schema/own-schema.js';
+import { rerun } from './desk/replay.sql.js';
+import { storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
 import { PLACE } from './turn.sql.js';
 
 /** A `done` handler row with its event. */

@@ -2,13 +2,13 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
 import { storable } from '../core/event.js';
-import { MAX_ERROR_BYTES } from '../core/log.js';
+import { MAX_ERROR_BYTES } from '../core/log/log.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
 import { fence, fences } from './fence.js';
-import type { Lease, NamedEffect } from './leased.rows.js';
-import type { Statement } from './message.query.js';
-import { plannedOnce } from './one.message.js';
-import { query } from './own.schema.js';
+import type { Lease, NamedEffect } from './leased-rows.js';
+import type { Statement } from './postgres/message-query.js';
+import { plannedOnce } from './postgres/one-message.js';
+import { query } from './schema/own-schema.js';
 import {
   FAIL,
   FAIL_LATE,

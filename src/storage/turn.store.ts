@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { dataSourceOf } from './connection.js';
-import type { Statement } from './message.query.js';
-import { lockName, query } from './own.schema.js';
+import { dataSourceOf } from './postgres/connection.js';
+import type { Statement } from './postgres/message-query.js';
+import { lockName, query } from './schema/own-schema.js';
 import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
 /** Rows of one run one after the other. Two are one when both parts are. */

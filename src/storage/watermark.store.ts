@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { query } from './own.schema.js';
+import { query } from './schema/own-schema.js';
 
 const MAX_AHEAD = '1 day';
 

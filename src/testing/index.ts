@@ -3,20 +3,20 @@ import type { INestApplicationContext } from '@nestjs/common';
 import { z } from 'zod';
 import { BodyReader } from '../core/body.js';
 import { InputRefused } from '../core/errors.js';
-import { knownSource } from '../core/known-source.js';
+import { knownSource } from '../core/options/known-source.js';
 import { RequestHeaders } from '../core/request.js';
-import type { ResolvedOptions } from '../core/resolve-options.js';
-import { checkInput } from '../core/schema.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { checkInput } from '../core/options/schema.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { within } from '../core/within.js';
+import { within } from '../core/time/within.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from '../http/webhook.routes.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import type { Verdict } from '../inbox/verdict.js';
-import { HandOff } from '../inbox/hand.off.js';
-import { OutboxRelay } from '../outbox/outbox.relay.js';
-import { RelayLoop } from '../outbox/relay.loop.js';
-import { report, subtract, type TickReport } from '../outbox/tick.report.js';
+import { HandOff } from '../inbox/hand-off.js';
+import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { RelayLoop } from '../outbox/relay/relay.loop.js';
+import { report, subtract, type TickReport } from '../outbox/relay/tick-report.js';
 
 /** An event as a test names it. */
 export interface TestEvent {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Tally } from '../../src/core/tally.js';
+import { Tally } from '../../src/core/telemetry/tally.js';
 import { OnWebhook, Replays, type Alert } from '../../src/index.js';
 import { ADAPTERS } from '../support/application.js';
 import { DUPLICATE, OK, Receiver } from '../support/receiver.js';

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { DataSource } from 'typeorm';
 import { OnWebhook, UseWebhook, type WebhooksOptions } from '../../src/index.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
-import { DeliveryPlaces, NoPlace } from '../../src/outbox/delivery.places.js';
+import { DeliveryPlaces, NoPlace } from '../../src/outbox/relay/delivery-places.js';
 import { until } from '../support/application.js';
 import { Latch } from '../support/latch.js';
 import { FAILED, OK, Receiver } from '../support/receiver.js';

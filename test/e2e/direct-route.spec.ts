@@ -27,7 +27,7 @@ import {
   type WebhooksOptions,
 } from '../../src/index.js';
 import type { Answer } from '../../src/core/answer.js';
-import { DirectRoute } from '../../src/http/direct.route.js';
+import { DirectRoute } from '../../src/http/direct/direct.route.js';
 import { ADAPTERS, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { startHost } from '../support/host.js';

@@ -19,8 +19,8 @@ import express, { type NextFunction, type Request, type Response } from 'express
 import { assert, asyncProperty, constantFrom, uniqueArray } from 'fast-check';
 import type { FastifyInstance } from 'fastify';
 import { WebhooksModule } from '../../src/index.js';
-import { DirectRoute } from '../../src/http/direct.route.js';
-import { HostPipeline } from '../../src/http/host.pipeline.js';
+import { DirectRoute } from '../../src/http/direct/direct.route.js';
+import { HostPipeline } from '../../src/http/direct/host-pipeline.js';
 import { ADAPTERS, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { startHost, type Main } from '../support/host.js';

@@ -6,8 +6,8 @@ import { runInNewContext } from 'node:vm';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import * as fc from 'fast-check';
 import { DataSource } from 'typeorm';
-import type { WebhooksOptions } from '../../src/core/options.js';
-import { ByteBudget } from '../../src/http/byte-budget.js';
+import type { WebhooksOptions } from '../../src/core/options/options.js';
+import { ByteBudget } from '../../src/http/body/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {

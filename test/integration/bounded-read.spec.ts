@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm';
 import { NotAnswered } from '../../src/core/errors.js';
-import { BoundedRead } from '../../src/storage/bounded.read.js';
+import { BoundedRead } from '../../src/storage/postgres/bounded-read.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

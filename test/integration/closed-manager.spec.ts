@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { Client, Query } from 'pg';
-import { Deadline } from '../../src/outbox/deadline.js';
-import { HandlerRunner } from '../../src/outbox/handler.runner.js';
+import { Deadline } from '../../src/outbox/runs/deadline.js';
+import { HandlerRunner } from '../../src/outbox/runs/handler.runner.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { faults, stray } from './support/faults.js';

@@ -2,10 +2,10 @@ import { Injectable } from '@nestjs/common';
 import { OnEffect, Outbox, PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
-import { qualified } from '../../src/storage/own.schema.js';
+import { qualified } from '../../src/storage/schema/own-schema.js';
 import { FAIL } from '../../src/storage/settle.sql.js';
-import { NotCommitted } from '../../src/storage/connection.js';
-import { UserTransaction } from '../../src/storage/user.transaction.js';
+import { NotCommitted } from '../../src/storage/postgres/connection.js';
+import { UserTransaction } from '../../src/storage/postgres/user-transaction.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {

@@ -3,7 +3,7 @@ import { DataSource } from 'typeorm';
 import { Inspector, Stats } from '../../src/index.js';
 import { Backlog } from '../../src/inbox/backlog.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { BoundedRead } from '../../src/storage/bounded.read.js';
+import { BoundedRead } from '../../src/storage/postgres/bounded-read.js';
 import { createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources } from '../support/desk.js';

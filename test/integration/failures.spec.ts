@@ -10,7 +10,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { DeadLetters } from '../../src/outbox/dead.letters.js';
+import { DeadLetters } from '../../src/outbox/runs/dead-letters.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {

@@ -1,8 +1,8 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { hmac, OnWebhook, type WebhookEvent, type WebhooksOptions } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { JobRunner } from '../../src/outbox/job.runner.js';
-import { RelayLoop } from '../../src/outbox/relay.loop.js';
+import { JobRunner } from '../../src/outbox/relay/job.runner.js';
+import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

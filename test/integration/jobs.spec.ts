@@ -1,12 +1,12 @@
 import { jest } from '@jest/globals';
 import { Injectable, type Type } from '@nestjs/common';
 import { BackfillSource, Backfills, OnWebhook, Retention, StartupReconciler } from '../../src/index.js';
-import { OwedRows } from '../../src/inbox/owed.rows.js';
+import { OwedRows } from '../../src/inbox/catch-up/owed-rows.js';
 import { Claimer } from '../../src/inbox/claimer.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { WakeUp } from '../../src/outbox/wake-up.js';
-import { RetentionStore } from '../../src/storage/retention.store.js';
-import { StatStore } from '../../src/storage/stat.store.js';
+import { WakeUp } from '../../src/outbox/wake/wake-up.js';
+import { RetentionStore } from '../../src/storage/desk/retention.store.js';
+import { StatStore } from '../../src/storage/desk/stat.store.js';
 import { createDatabase } from '../support/database.js';
 import { makePast } from '../support/past.js';
 import { TcpProxy } from '../support/tcp-proxy.js';

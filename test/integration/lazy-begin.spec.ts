@@ -1,6 +1,6 @@
 import { Client, Query, type QueryConfig } from 'pg';
 import { DataSource, type EntityManager } from 'typeorm';
-import { UserTransaction } from '../../src/storage/user.transaction.js';
+import { UserTransaction } from '../../src/storage/postgres/user-transaction.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 
 let database: TestDatabase;

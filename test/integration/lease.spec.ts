@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
 import { LEASE_ALONE, LEASE_EVENT, leaseDue } from '../../src/storage/outbox.sql.js';
-import type { LeasedRow } from '../../src/storage/leased.rows.js';
+import type { LeasedRow } from '../../src/storage/leased-rows.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

@@ -20,7 +20,7 @@ import {
   type WebhookEvent,
 } from '../../src/index.js';
 import { RequestHeaders } from '../../src/core/request.js';
-import type { ResolvedOptions } from '../../src/core/resolve-options.js';
+import type { ResolvedOptions } from '../../src/core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';

@@ -1,4 +1,4 @@
-import { MAX_TIMER_MS } from '../../src/core/duration.js';
+import { MAX_TIMER_MS } from '../../src/core/options/duration.js';
 import { scripted, startInbox, type TestInbox } from './support/inbox.js';
 
 const DAY_MS = 86_400_000;

@@ -1,14 +1,14 @@
 import { jest } from '@jest/globals';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
-import { pgClient, type PgClient } from '../../src/storage/connection.js';
-import { eachInTransaction } from '../../src/storage/each.transaction.js';
+import { pgClient, type PgClient } from '../../src/storage/postgres/connection.js';
+import { eachInTransaction } from '../../src/storage/postgres/each-transaction.js';
 import {
   inOneMessage,
   plannedOnce,
   prepared,
   withoutPreparedStatements,
-} from '../../src/storage/one.message.js';
+} from '../../src/storage/postgres/one-message.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
@@ -239,7 +239,7 @@ describe('one message', () => {
 
   it('shares a connection with another copy of this package', async () => {
     // A module of its own for whoever resolves it.
-    const path = '../../src/storage/one.message.js';
+    const path = '../../src/storage/postgres/one-message.js';
     const copy = (await import(`${path}?copy`)) as {
       inOneMessage: typeof inOneMessage;
     };

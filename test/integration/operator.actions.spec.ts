@@ -16,7 +16,7 @@ import {
 } from '../../src/index.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
-import { ReplayStore } from '../../src/storage/replay.store.js';
+import { ReplayStore } from '../../src/storage/desk/replay.store.js';
 import { FakeSink } from '../support/fake-sink.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
 import { awardee } from '../support/signing.js';

@@ -1,7 +1,7 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
-import { Alerts } from '../../src/core/alerts.js';
-import { Tally } from '../../src/core/tally.js';
+import { Alerts } from '../../src/core/telemetry/alerts.js';
+import { Tally } from '../../src/core/telemetry/tally.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

@@ -12,7 +12,7 @@ import {
 } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { Watch } from '../../src/operator/watch.js';
-import { RejectionStore } from '../../src/storage/rejection.store.js';
+import { RejectionStore } from '../../src/storage/desk/rejection.store.js';
 import { createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources } from '../support/desk.js';

@@ -1,10 +1,10 @@
 import type { INestApplication } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { placeOf, type Place } from '../../src/core/place.js';
+import { placeOf, type Place } from '../../src/core/log/place.js';
 import { Inbox, InputRefused, Inspector, Operator, Stats, type Alert } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { parseFilter } from '../../src/operator/event.filter.js';
-import { SearchStore } from '../../src/storage/search.store.js';
+import { SearchStore } from '../../src/storage/desk/search.store.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';

@@ -1,6 +1,6 @@
 import { types } from 'pg';
 import type { HandlerContext, WebhookEvent } from '../../src/index.js';
-import { OWN_TYPES } from '../../src/storage/own.types.js';
+import { OWN_TYPES } from '../../src/storage/postgres/own-types.js';
 import { scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
 /** Types of PostgreSQL's catalogue, and their arrays. */

@@ -1,6 +1,6 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { OnEffect, OnWebhook, Outbox, Pauses, type WebhooksOptions } from '../../src/index.js';
-import { Pace } from '../../src/outbox/pace.js';
+import { Pace } from '../../src/outbox/relay/pace.js';
 import { PauseStore } from '../../src/storage/pause.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

@@ -1,7 +1,7 @@
 import { Injectable, Module, Scope, SetMetadata, type Provider, type Type } from '@nestjs/common';
 import { LazyModuleLoader } from '@nestjs/core';
 import { BackfillSource, ConfigurationError, OnEffect, OnWebhook } from '../../src/index.js';
-import { ClassNames } from '../../src/handlers/class.names.js';
+import { ClassNames } from '../../src/handlers/class-names.js';
 import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { until } from '../support/application.js';
 import { awardeeSource, startInbox, type TestInbox } from './support/inbox.js';

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Injectable } from '@nestjs/common';
 import { OnEffect, OnWebhook, type EffectContext, type WebhookEvent } from '../../src/index.js';
-import { Tally } from '../../src/core/tally.js';
+import { Tally } from '../../src/core/telemetry/tally.js';
 import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { TurnStore } from '../../src/storage/turn.store.js';

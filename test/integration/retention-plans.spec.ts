@@ -7,8 +7,8 @@ import {
   LOCK_OLD_BODIES,
   EMPTY_EFFECTS,
   LOCK_OLD_CLAIMS,
-} from '../../src/storage/retention.sql.js';
-import { RetentionStore } from '../../src/storage/retention.store.js';
+} from '../../src/storage/desk/retention.sql.js';
+import { RetentionStore } from '../../src/storage/desk/retention.store.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { makePast } from '../support/past.js';
 

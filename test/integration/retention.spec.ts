@@ -11,10 +11,10 @@ import {
   type Duration,
   type SourceRetention,
 } from '../../src/index.js';
-import { resolveOptions } from '../../src/core/resolve-options.js';
+import { resolveOptions } from '../../src/core/options/resolve-options.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { LOCK_OLD_BODIES, LOCK_OLD_CLAIMS } from '../../src/storage/retention.sql.js';
-import { RetentionStore } from '../../src/storage/retention.store.js';
+import { LOCK_OLD_BODIES, LOCK_OLD_CLAIMS } from '../../src/storage/desk/retention.sql.js';
+import { RetentionStore } from '../../src/storage/desk/retention.store.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { counts, makePast } from '../support/past.js';

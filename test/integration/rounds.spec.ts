@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { OnWebhook, type BatchEvent } from '../../src/index.js';
-import { WakeUp } from '../../src/outbox/wake-up.js';
+import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { DUE_NAMES, LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';

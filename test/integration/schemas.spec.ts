@@ -12,7 +12,7 @@ import {
   Revivals,
 } from '../../src/index.js';
 import type { HandlerContext, WebhookEvent } from '../../src/index.js';
-import { channelOf, quoted } from '../../src/storage/own.schema.js';
+import { channelOf, quoted } from '../../src/storage/schema/own-schema.js';
 import { until } from '../support/application.js';
 import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { Client } from 'pg';

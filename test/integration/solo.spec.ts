@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { randomUUID } from 'node:crypto';
 import { OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
-import { DeliveryPlaces } from '../../src/outbox/delivery.places.js';
-import { Solos } from '../../src/outbox/solo.js';
+import { DeliveryPlaces } from '../../src/outbox/relay/delivery-places.js';
+import { Solos } from '../../src/outbox/relay/solo.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';

@@ -1,8 +1,8 @@
 import { Controller, Injectable, Post } from '@nestjs/common';
 import type { DataSource, EntityManager, EntitySubscriberInterface, Logger, QueryRunner } from 'typeorm';
-import type { ClaimsMode } from '../../src/core/options.js';
+import type { ClaimsMode } from '../../src/core/options/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
-import { HostTransaction } from '../../src/storage/host.transaction.js';
+import { HostTransaction } from '../../src/storage/postgres/host-transaction.js';
 import {
   OnEffect,
   OnWebhook,

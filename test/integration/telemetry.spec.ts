@@ -26,9 +26,9 @@ import {
   type WebhookEvent,
 } from '../../src/index.js';
 import { WebhooksDashboardModule } from '../../src/dashboard/index.js';
-import { METRICS } from '../../src/core/meters.js';
+import { METRICS } from '../../src/core/telemetry/meters.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { RelayLoop } from '../../src/outbox/relay.loop.js';
+import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { AWARDEE_SECRET, awardee } from '../support/signing.js';
 import { awardeeSource, clear, startInbox, type TestInbox } from './support/inbox.js';
 

@@ -9,7 +9,7 @@ import {
 } from 'typeorm-transactional';
 import type { DataSource, EntityManager } from 'typeorm';
 import { OnEffect, Outbox } from '../../src/index.js';
-import type { WebhooksOptions } from '../../src/core/options.js';
+import type { WebhooksOptions } from '../../src/core/options/options.js';
 import { INSERT_RECORD, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 
 let dataSource: DataSource;

@@ -7,10 +7,10 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import type { RelayOptions, WebhooksOptions } from '../../src/core/options.js';
-import { ListenConnection } from '../../src/storage/listen.connection.js';
-import { LISTEN_TIMES, ListenLoop } from '../../src/outbox/listen.loop.js';
-import { WakeListener } from '../../src/outbox/wake.listener.js';
+import type { RelayOptions, WebhooksOptions } from '../../src/core/options/options.js';
+import { ListenConnection } from '../../src/storage/postgres/listen-connection.js';
+import { LISTEN_TIMES, ListenLoop } from '../../src/outbox/wake/listen.loop.js';
+import { WakeListener } from '../../src/outbox/wake/wake.listener.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { AWARDEE_SECRET, awardee } from '../support/signing.js';

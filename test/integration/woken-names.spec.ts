@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { setTimeout as pause } from 'node:timers/promises';
 import { OnEffect, OnWebhook, Outbox, type WebhookEvent } from '../../src/index.js';
-import type { RelayOptions } from '../../src/core/options.js';
-import { Pace } from '../../src/outbox/pace.js';
-import { WakeUp } from '../../src/outbox/wake-up.js';
+import type { RelayOptions } from '../../src/core/options/options.js';
+import { Pace } from '../../src/outbox/relay/pace.js';
+import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { runDue } from '../../src/testing/index.js';
 import { until } from '../support/application.js';

@@ -2,9 +2,9 @@ import { jest } from '@jest/globals';
 import { Logger } from '@nestjs/common';
 import { Client } from 'pg';
 import { DataSource, type EntityManager } from 'typeorm';
-import { eachInTransaction } from '../../src/storage/each.transaction.js';
-import { plannedOnce } from '../../src/storage/one.message.js';
-import { UserTransaction } from '../../src/storage/user.transaction.js';
+import { eachInTransaction } from '../../src/storage/postgres/each-transaction.js';
+import { plannedOnce } from '../../src/storage/postgres/one-message.js';
+import { UserTransaction } from '../../src/storage/postgres/user-transaction.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 
 type Query = (this: Client, ...args: unknown[]) => unknown;

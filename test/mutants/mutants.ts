@@ -61,7 +61,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a settle that the fence refused is taken for one that went through',
     edits: [
       edit(
-        'src/outbox/handler.runner.ts',
+        'src/outbox/runs/handler.runner.ts',
         'if (!settled) throw new LeaseLost();\n    const passed',
         'const passed',
       ),
@@ -78,7 +78,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a COMMIT whose tag is not looked at',
     edits: [
       edit(
-        'src/storage/user.transaction.ts',
+        'src/storage/postgres/user-transaction.ts',
         "if (answer?.command !== 'COMMIT') {",
         "if (answer?.command === 'nothing') {",
       ),
@@ -173,7 +173,7 @@ export const MUTANTS: readonly Mutant[] = [
         'JSON.parse(received.rawBody.toString());\n    const verified = await this.inbox.verify(',
       ),
       edit(
-        'src/http/direct.route.ts',
+        'src/http/direct/direct.route.ts',
         'return await this.inbox.serve(',
         'JSON.parse(received.rawBody.toString());\n      return await this.inbox.serve(',
       ),
@@ -197,7 +197,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'the claim is kept as handled after a failure',
     edits: [
       edit(
-        'src/outbox/handler.runner.ts',
+        'src/outbox/runs/handler.runner.ts',
         'if (outcome !== undefined) return this.ended(row, { outcome, woken: undefined });',
         "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', woken: undefined });",
       ),
@@ -233,7 +233,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'attempts start anew when a person revives a row',
     edits: [
       edit(
-        'src/storage/decision.store.ts',
+        'src/storage/desk/decision.store.ts',
         'attempt_base = o.attempt,\n           settled_at = NULL, reason = NULL, waits',
         'attempt = 0, attempt_base = 0,\n           settled_at = NULL, reason = NULL, waits',
       ),
@@ -245,7 +245,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'an effect that is asked for once more keeps its generation, and so its key',
     edits: [
       edit(
-        'src/storage/replay.sql.ts',
+        'src/storage/desk/replay.sql.ts',
         'generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END',
         'generation = o.generation + CASE WHEN $2 THEN 0 ELSE 0 END',
       ),
@@ -256,7 +256,11 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a handler that was done enqueues effects for the first time',
     edits: [
-      edit('src/outbox/new.effects.ts', 'if (refused.length > 0) throw', 'if (refused.length > 999) throw'),
+      edit(
+        'src/outbox/runs/new-effects.ts',
+        'if (refused.length > 0) throw',
+        'if (refused.length > 999) throw',
+      ),
     ],
     spec: 'test/integration/new-effects.spec.ts',
     test: 'under the reconciler is undone, and a person is told',
@@ -275,7 +279,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an idempotency key that changes with the attempt',
-    edits: [edit('src/outbox/effect.runner.ts', 'key: row.id,', 'key: `${row.id}-${row.attempt}`,')],
+    edits: [edit('src/outbox/runs/effect.runner.ts', 'key: row.id,', 'key: `${row.id}-${row.attempt}`,')],
     spec: 'test/integration/relay.spec.ts',
     test: 'case 11 each attempt of an effect sees the bytes that were enqueued, under the same key',
   },
@@ -334,7 +338,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'retention may be shorter than what a provider sends again',
-    edits: [edit('src/core/resolve-source.ts', 'if (askedMs < resendMs) {', 'if (askedMs < 0) {')],
+    edits: [edit('src/core/options/resolve-source.ts', 'if (askedMs < resendMs) {', 'if (askedMs < 0) {')],
     spec: 'test/integration/retention.spec.ts',
     test: 'case 45: boot refuses a window shorter than what Stripe may resend',
   },
@@ -342,7 +346,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'retention takes unsettled work',
     edits: [
       edit(
-        'src/storage/retention.sql.ts',
+        'src/storage/desk/retention.sql.ts',
         'o.state IN (${states})\n  OR',
         '(o.state IN (${states}) AND false)\n  OR',
       ),
@@ -354,7 +358,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'the byte budget lets everything in',
     edits: [
       edit(
-        'src/http/byte-budget.ts',
+        'src/http/body/byte-budget.ts',
         'while (this.used + bytes > this.options.byteBudget)',
         'while (this.used + bytes > Infinity)',
       ),
@@ -365,7 +369,11 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'the direct route passes by a global guard',
     edits: [
-      edit('src/http/host.pipeline.ts', 'this.mayBeDirect && !this.hasEnhancers()', 'this.mayBeDirect'),
+      edit(
+        'src/http/direct/host-pipeline.ts',
+        'this.mayBeDirect && !this.hasEnhancers()',
+        'this.mayBeDirect',
+      ),
     ],
     spec: 'test/e2e/direct-route.spec.ts',
     test: 'leaves nothing out that the application has put there: a guard of main.ts',
@@ -374,7 +382,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'what deliveries run takes no place',
     edits: [
       edit(
-        'src/outbox/lease.plan.ts',
+        'src/outbox/relay/lease-plan.ts',
         'const free = max - begun.count;\n    return begun',
         'const free = max;\n    return begun',
       ),

@@ -6,7 +6,7 @@ import { ScheduleModule } from '@nestjs/schedule';
 import { Test, type TestingModuleBuilder } from '@nestjs/testing';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { WebhooksModule, type WebhooksModuleExtras } from '../../src/index.js';
-import type { WebhooksOptions } from '../../src/core/options.js';
+import type { WebhooksOptions } from '../../src/core/options/options.js';
 import { options as dataSourceOptions } from './database.js';
 
 export type Adapter = 'express' | 'fastify';

@@ -2,7 +2,7 @@ import { Client } from 'pg';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
-import { OneMessage } from '../../src/storage/message.query.js';
+import { OneMessage } from '../../src/storage/postgres/message-query.js';
 import {
   BEGIN_EFFECT,
   LEASE_ALONE,
@@ -11,7 +11,7 @@ import {
   RELEASE,
   RENEW,
 } from '../../src/storage/outbox.sql.js';
-import { ENQUEUE } from '../../src/storage/effect.store.js';
+import { ENQUEUE } from '../../src/storage/desk/effect.store.js';
 import {
   FAIL,
   KEEP_RESULT,

@@ -1,6 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
 import { OutboxRelay, Rejections, type TickReport } from '../../src/index.js';
-import { RelayLoop } from '../../src/outbox/relay.loop.js';
+import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { createApplication, listen, type ApplicationSetup } from './application.js';
 import { createDatabase, type TestDatabase } from './database.js';
 import { send, type RawReply, type RawRequest } from './http.js';

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import type { DataSource } from 'typeorm';
-import { OneMessage } from '../../src/storage/message.query.js';
+import { OneMessage } from '../../src/storage/postgres/message-query.js';
 
 export interface Statement {
   readonly sql: string;

@@ -2,12 +2,12 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
-import { resolveOptions } from '../../src/core/resolve-options.js';
-import { ByteBudget, type Holding } from '../../src/http/byte-budget.js';
-import { Chunks } from '../../src/http/chunks.js';
-import { encodingOf, unpack } from '../../src/http/unpacking.js';
+import { resolveOptions } from '../../src/core/options/resolve-options.js';
+import { ByteBudget, type Holding } from '../../src/http/body/byte-budget.js';
+import { Chunks } from '../../src/http/body/chunks.js';
+import { encodingOf, unpack } from '../../src/http/body/unpacking.js';
 import { awardeeSource } from '../support/sources.js';
-import { addressOf, expressAddress, networkOf } from '../../src/http/sender.address.js';
+import { addressOf, expressAddress, networkOf } from '../../src/http/sender-address.js';
 
 const BUDGET = 1_000;
 

@@ -1,6 +1,6 @@
-import { cautions } from '../../src/core/cautions.js';
-import { resolveSource } from '../../src/core/resolve-source.js';
-import type { SourceDefinition } from '../../src/core/source.js';
+import { cautions } from '../../src/core/options/cautions.js';
+import { resolveSource } from '../../src/core/options/resolve-source.js';
+import type { SourceDefinition } from '../../src/core/options/source.js';
 import { asana, github, hmac, linear, stripe } from '../../src/sources/index.js';
 
 const secrets = ['a-secret-of-some-length'];

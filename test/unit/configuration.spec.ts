@@ -1,4 +1,4 @@
-import { resolveOptions } from '../../src/core/resolve-options.js';
+import { resolveOptions } from '../../src/core/options/resolve-options.js';
 import {
   ConfigurationError,
   github,

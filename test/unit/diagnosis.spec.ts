@@ -1,12 +1,12 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import type { Provider } from '../../src/core/provider.js';
 import { RequestHeaders, type WebhookRequest } from '../../src/core/request.js';
-import { resolveSource, type Source } from '../../src/core/resolve-source.js';
-import type { SourceDefinition } from '../../src/core/source.js';
+import { resolveSource, type Source } from '../../src/core/options/resolve-source.js';
+import type { SourceDefinition } from '../../src/core/options/source.js';
 import { custom, discord, hmac, paypal, stripe } from '../../src/sources/index.js';
-import { bodyVariants } from '../../src/operator/body.variants.js';
-import { diagnose, type Diagnosis } from '../../src/operator/diagnosis.js';
-import { TrialBudget } from '../../src/operator/trial.budget.js';
+import { bodyVariants } from '../../src/operator/explain/body-variants.js';
+import { diagnose, type Diagnosis } from '../../src/operator/explain/diagnosis.js';
+import { TrialBudget } from '../../src/operator/explain/trial-budget.js';
 
 const SECRET = 'diagnosis-test-key-0123456789abcdef';
 const KIB = 1024;

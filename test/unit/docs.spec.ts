@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path';
 import ts from 'typescript';
 import { z } from 'zod';
 import { proseFaults } from '../../scripts/prose.js';
-import { optionsSchema } from '../../src/core/resolve-options.js';
+import { optionsSchema } from '../../src/core/options/resolve-options.js';
 import { EVENT_STATES, OUTBOX_STATES } from '../../src/core/states.js';
 import { HMAC_OPTIONS } from '../../src/sources/providers/hmac.js';
 import { POLICY_NAMES } from '../../src/sources/source-options.js';

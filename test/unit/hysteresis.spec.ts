@@ -1,4 +1,4 @@
-import { Hysteresis } from '../../src/core/hysteresis.js';
+import { Hysteresis } from '../../src/core/time/hysteresis.js';
 
 describe('a threshold with hysteresis', () => {
   it('tells once, and again only after the figure fell to half', () => {

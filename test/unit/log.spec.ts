@@ -1,5 +1,5 @@
-import { errorText } from '../../src/core/log.js';
-import { validated } from '../../src/core/standard-schema.js';
+import { errorText } from '../../src/core/log/log.js';
+import { validated } from '../../src/core/options/standard-schema.js';
 
 /** Of a payload's. */
 const CARD = 'canary4242';

@@ -1,4 +1,4 @@
-import { Outage } from '../../src/core/outage.js';
+import { Outage } from '../../src/core/log/outage.js';
 
 describe('an outage', () => {
   it('is told of with pauses that grow, up to 256 failures', () => {

@@ -1,4 +1,4 @@
-import { resolveOptions } from '../../src/core/resolve-options.js';
+import { resolveOptions } from '../../src/core/options/resolve-options.js';
 import { outsideWindow } from '../../src/inbox/delivery.verifier.js';
 import { stripeSource } from '../support/sources.js';
 

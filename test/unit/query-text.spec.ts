@@ -1,4 +1,4 @@
-import { queryText } from '../../src/storage/query.text.js';
+import { queryText } from '../../src/storage/postgres/query-text.js';
 
 describe('a query as text for logs and error texts', () => {
   it.each([

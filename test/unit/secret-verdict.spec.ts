@@ -1,4 +1,4 @@
-import { secretVerdict } from '../../src/operator/secret.verdict.js';
+import { secretVerdict } from '../../src/operator/explain/secret-verdict.js';
 
 const now = new Date('2026-03-10T13:30:00Z');
 const DAY = 86_400_000;

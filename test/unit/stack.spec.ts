@@ -1,5 +1,5 @@
 import { WebhookInboxError } from '../../src/core/errors.js';
-import { placeOfError, stackOf } from '../../src/core/stack.js';
+import { placeOfError, stackOf } from '../../src/core/log/stack.js';
 
 const OWN = '/app/node_modules-of-ours/src/';
 

@@ -1,4 +1,4 @@
-import { controlIn } from '../../src/storage/transaction.control.js';
+import { controlIn } from '../../src/storage/postgres/transaction-control.js';
 
 describe('statements that are not a handler’s to send', () => {
   it.each([

@@ -3,7 +3,7 @@ import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import { eventIdAt } from '../../core/event-id.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { composeId } from '../events/dedupe-key.js';
 import { eventTime } from '../events/event-time.js';

@@ -3,7 +3,7 @@ import type { Answer } from '../../core/answer.js';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { queryValue, textAnswer } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { digestOf, usableKeys, verifyMac, type Mac } from '../signing/mac.js';

@@ -2,7 +2,7 @@ import { escape } from 'node:querystring';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventFields } from '../events/event-fields.js';

@@ -1,5 +1,5 @@
 import { ConfigurationError } from '../../core/errors.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';

@@ -4,7 +4,7 @@ import { SignatureRejection } from '../../core/errors.js';
 import { eventIdAt } from '../../core/event-id.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventTime } from '../events/event-time.js';

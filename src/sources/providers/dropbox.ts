@@ -1,4 +1,4 @@
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { ConfigurationError } from '../../core/errors.js';
 import { isChallenge, queryValue, textAnswer } from '../challenge.js';
 import { defineSource } from '../define-source.js';

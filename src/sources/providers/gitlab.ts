@@ -1,6 +1,6 @@
 import type { Verification } from '../../core/provider.js';
 import type { RequestHead, WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ConfigurationError } from '../../core/errors.js';
-import { headerName } from '../../core/schema.js';
-import type { SourceDefinition } from '../../core/source.js';
+import { headerName } from '../../core/options/schema.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';

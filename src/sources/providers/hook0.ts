@@ -1,7 +1,7 @@
 import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { verifyMac, type Mac } from '../signing/mac.js';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { RequestHead, WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { contentHashWithout } from '../events/content-hash.js';
 import { eventFields, type KeyedFields } from '../events/event-fields.js';

@@ -1,7 +1,7 @@
 import { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { macProvider } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';

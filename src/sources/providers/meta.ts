@@ -1,6 +1,6 @@
 import type { Answer } from '../../core/answer.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { isChallenge, queryValue, textAnswer } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { macScheme } from '../mac-source.js';

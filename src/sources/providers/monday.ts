@@ -3,7 +3,7 @@ import { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { isChallenge } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';

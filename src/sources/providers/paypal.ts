@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { Secrets, SourceDefinition } from '../../core/source.js';
+import type { Secrets, SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import {

@@ -3,7 +3,7 @@ import type { BodyReader } from '../../core/body.js';
 import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import type { DedupeKey } from '../events/dedupe-key.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';

@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { decodeStrict } from '../signing/digest-text.js';

@@ -2,7 +2,7 @@ import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
 import { eventId } from '../../core/event-id.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { isChallenge, textAnswer } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';

@@ -5,7 +5,7 @@ import { BodyReader } from '../../core/body.js';
 import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { Secrets, SourceDefinition } from '../../core/source.js';
+import type { Secrets, SourceDefinition } from '../../core/options/source.js';
 import { EMPTY_OK } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';

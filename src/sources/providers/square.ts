@@ -1,4 +1,4 @@
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
 import { verifyMac, type Mac } from '../signing/mac.js';

@@ -1,6 +1,6 @@
 import type { BodyReader } from '../../core/body.js';
 import { eventIdAt } from '../../core/event-id.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 import { checkSecretText } from '../signing/secret-check.js';

@@ -1,4 +1,4 @@
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { EMPTY_OK } from '../challenge.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { queryValues } from '../challenge.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { equalText } from '../signing/constant-time.js';

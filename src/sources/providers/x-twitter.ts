@@ -2,7 +2,7 @@ import type { Answer } from '../../core/answer.js';
 import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import type { WebhookRequest } from '../../core/request.js';
-import type { SourceDefinition } from '../../core/source.js';
+import type { SourceDefinition } from '../../core/options/source.js';
 import { isToken, queryValue } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';

@@ -14,10 +14,10 @@ import {
   type HandlerOptions,
   type WebhookEvent,
 } from '../../../src/index.js';
-import type { WebhooksOptions } from '../../../src/core/options.js';
+import type { WebhooksOptions } from '../../../src/core/options/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
 import { DeskKeeper } from '../../../src/operator/desk.keeper.js';
-import { RelayLoop } from '../../../src/outbox/relay.loop.js';
+import { RelayLoop } from '../../../src/outbox/relay/relay.loop.js';
 import { createApplication, until, type ApplicationSetup } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
 import { AWARDEE_SECRET, awardee } from '../../support/signing.js';

@@ -3,7 +3,7 @@ import 'reflect-metadata';
 import { once } from 'node:events';
 import { DataSource } from 'typeorm';
 import { webhookInboxMigrations } from '../../../migrations/index.js';
-import { migrate } from '../../../src/storage/migrate.js';
+import { migrate } from '../../../src/storage/schema/migrate.js';
 import { options } from '../../support/database.js';
 
 const dataSource = new DataSource({

@@ -1,5 +1,5 @@
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { providersByName } from '../../../src/sources/index.js';
 import { keySigners } from './key-signers.js';
 import { bodySigners, timedSigners } from './plain-signers.js';

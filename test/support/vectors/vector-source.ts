@@ -1,5 +1,5 @@
 import { providersByName, type UntypedOptions } from '../../../src/sources/index.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { bodyOf, type Vector } from './vector.js';
 
 /** How a vector's parameters become the options of its provider. */

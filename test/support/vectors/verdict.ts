@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ConfigurationError, SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { handshakeAnswer } from '../../../src/sources/handshake.js';
 import { verifySignature, type VerifiedSignature } from '../../../src/sources/verification.js';
 import type { RawReply } from '../http.js';

@@ -13,7 +13,7 @@ import {
   sendGrid,
   xero,
 } from '../../../src/sources/index.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { signerOf, sourceOf } from '../../support/signers/index.js';
 import { itemRanges, rangeAt } from '../../../src/sources/events/json-ranges.js';
 

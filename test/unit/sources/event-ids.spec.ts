@@ -1,7 +1,7 @@
 import { BodyReader } from '../../../src/core/body.js';
 import { EventIdUnusable, SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders } from '../../../src/core/request.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import {
   contentful,
   custom,

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { Answer } from '../../../src/core/answer.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import {
   asana,
   braintree,

@@ -1,7 +1,7 @@
 import { Webhook } from 'standardwebhooks';
 import { ConfigurationError } from '../../../src/core/errors.js';
 import { RequestHeaders } from '../../../src/core/request.js';
-import { resolveSource } from '../../../src/core/resolve-source.js';
+import { resolveSource } from '../../../src/core/options/resolve-source.js';
 import {
   adyen,
   convoy,

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import type { SourceDefinition } from '../../../src/core/source.js';
+import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { github, hmac, hubspot, shopify, standardWebhooks, stripe } from '../../../src/sources/index.js';
 import { verifySignature } from '../../../src/sources/verification.js';
 import { NOW, signedRequest, signers, sourceOf, toRequest } from '../../support/signers/index.js';

@@ -1,0 +1,101 @@
+import { sqlStateOf } from '../classify.js';
+
+/** Conditions as PostgreSQL's manual names them, of the classes whose messages quote values. */
+const CONDITIONS: Readonly<Record<string, string>> = {
+  '22001': 'a text is too long for its column',
+  '22003': 'a number is out of range',
+  '22007': 'a text is no date or time',
+  '22008': 'a date or time is out of range',
+  '22012': 'division by zero',
+  '22021': 'a character is not in the encoding',
+  '22023': 'a parameter has an invalid value',
+  '22P02': 'a text is no value of its type',
+  '22P05': 'a character cannot be stored',
+  '23502': 'a value is missing (not null)',
+  '23503': 'a foreign key is violated',
+  '23505': 'a unique key is violated',
+  '23514': 'a check is violated',
+  '23P01': 'an exclusion is violated',
+  '42601': 'a syntax error',
+  '42804': 'types do not match',
+  '42P18': 'the type of a parameter is not known',
+  P0001: 'raised by a function or a trigger',
+};
+
+/**
+ * Classes and codes whose messages the server words itself, about connections, locks, resources and names in the statement. All others
+ * may quote what was sent: `invalid input syntax for type integer: "4242…"`.
+ */
+const TOLD =
+  /^(?:08|25|26|28|3D|40|53|54|55|57|58)|^(?:22012|42P01|42P02|42P05|42P07|42703|42704|42883|42501)$/;
+const MAX_CAUSES = 5;
+
+/** Messages of the JavaScript engine and of Node that repeat a value: what is told of them is the part in front of it. */
+const ENGINE = [
+  /^(Cannot convert) .* to a BigInt$/s,
+  /^(The number) .* cannot be converted to a BigInt/s,
+  /^(Invalid (?:currency code|time zone specified|count value|language tag|regular expression)) ?:/,
+  /^(Cannot use 'in' operator to search) for /,
+  /^(Cannot create property) /,
+  /^(Iterator value) .* is not an entry object$/s,
+  /^(Value) .* out of range for /s,
+  /^(Failed to parse URL) from /,
+  /^(Unknown encoding): /,
+  /^(Headers\.\w+): .* is an invalid header/s,
+  /^(The "[\w.]+" (?:argument|property) .{1,200}?)\. Received /s,
+  /^(The value of "[\w.]+" is out of range\. It must be .{1,200}?)\. Received /s,
+];
+
+/**
+ * An error's message without values of payloads. PostgreSQL's is told by code, table, column and constraint, in any language of the
+ * server's; an application's message that repeats the message of its cause is told with the same in its place.
+ */
+export function withoutValues(error: Error): string {
+  const own = ownWords(error);
+  if (own !== undefined) return own;
+  let text = messageOf(error);
+  let cause: unknown = error.cause;
+  for (let depth = 0; depth < MAX_CAUSES && cause instanceof Error; depth += 1, cause = cause.cause) {
+    const message = messageOf(cause);
+    const words = message === '' ? undefined : ownWords(cause);
+    if (words !== undefined) text = text.replaceAll(message, () => words);
+  }
+  return text;
+}
+
+/** A class of somebody's may put anything there. */
+function messageOf({ message }: { readonly message: unknown }): string {
+  return String(message);
+}
+
+/** Undefined for an error whose message is its thrower's own. */
+function ownWords(error: Error): string | undefined {
+  const sqlState = sqlStateOf(error);
+  if (sqlState !== undefined) return databaseWords(error, sqlState);
+  // `Unexpected token 'c', "card=4242…" is not valid JSON`
+  if (error.name === 'SyntaxError' && /JSON/.test(error.message)) return 'the text is no JSON';
+  // TypeORM prints the criteria, or the entity, that it was given.
+  if (error.name === 'EntityNotFoundError') return error.message.replace(/ matching: [^]*$/, '');
+  if (error.name === 'CannotCreateEntityIdMapError') return 'the given entity id is not one of its entity';
+  return engineWords(messageOf(error));
+}
+
+function engineWords(message: string): string | undefined {
+  for (const pattern of ENGINE) {
+    const begin = pattern.exec(message)?.[1];
+    if (begin !== undefined) return `${begin} (the rest repeats a value)`;
+  }
+  return undefined;
+}
+
+function databaseWords(error: Error, sqlState: string): string {
+  const driver = 'driverError' in error ? Object(error.driverError) : error;
+  const facts = driver as Readonly<Record<string, unknown>>;
+  const isRaised = facts['routine'] === 'exec_stmt_raise';
+  if (TOLD.test(sqlState) && !isRaised) return error.message;
+  const condition = CONDITIONS[isRaised ? 'P0001' : sqlState] ?? 'the database refused the statement';
+  const named = ['table', 'column', 'constraint', 'dataType']
+    .filter((name) => !isRaised && typeof facts[name] === 'string')
+    .map((name) => `, ${name === 'dataType' ? 'type' : name} ${String(facts[name])}`);
+  return `${condition} (SQLSTATE ${sqlState}${named.join('')})`;
+}

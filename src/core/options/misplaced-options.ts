@@ -1,0 +1,18 @@
+import { ConfigurationError } from '../errors.js';
+
+const STATIC =
+  'it is fixed before the factory has run, so that it stands beside `useFactory`, not in what that returns';
+/** Options that are looked for in the wrong place. `forRoot` has taken its own `controller` and `dataSource` out. */
+const MISPLACED: Readonly<Record<string, string>> = {
+  path: "the path of the module's own route is `controller: { path }`",
+  controller: STATIC,
+  dataSource: STATIC,
+};
+
+/** @throws ConfigurationError */
+export function refuseMisplaced(options: object | undefined): void {
+  for (const name of Object.keys(options ?? {})) {
+    if (Object.hasOwn(MISPLACED, name))
+      throw new ConfigurationError(`WebhooksModule options: unknown option '${name}'; ${MISPLACED[name]!}`);
+  }
+}

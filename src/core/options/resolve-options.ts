@@ -1,0 +1,298 @@
+import { z } from 'zod';
+import type { OnAlert } from '../telemetry/alert.js';
+import type { Around } from '../around.js';
+import { toMs } from './duration.js';
+import { ConfigurationError } from '../errors.js';
+import { writtenAs } from '../lazy.js';
+import { refuseMisplaced } from './misplaced-options.js';
+import type {
+  BusinessRecord,
+  ClaimsMode,
+  EffectOptions,
+  HandlerOptions,
+  OpenTransaction,
+  RecordByEntity,
+  RecordByFunction,
+  RetentionOptions,
+  WebhooksOptions,
+} from './options.js';
+import { resolveSource, type Source } from './resolve-source.js';
+import type { RetryPolicy } from './retry.js';
+import { check, duration, pause, schemaName } from './schema.js';
+
+/** What is kept for how long, in milliseconds, whichever source it is of. */
+export interface RetentionAges {
+  readonly effectsMs: number;
+  readonly formerSourcesMs: number;
+  readonly auditMs: number;
+}
+
+/** @param retention without it, as for a retention that is only called by hand, the defaults */
+export function retentionAges(retention: RetentionOptions = {}): RetentionAges {
+  return {
+    effectsMs: toMs(retention.effects ?? '30d')!,
+    formerSourcesMs: toMs(retention.formerSources ?? '30d')!,
+    auditMs: toMs(retention.audit ?? '365d')!,
+  };
+}
+
+/** The options with every default filled in and every duration in milliseconds. Made once, at boot. */
+export interface ResolvedOptions {
+  readonly sources: ReadonlyMap<string, Source>;
+  readonly relay: false | ResolvedRelay;
+  readonly retention: false | (RetentionAges & { readonly schedule: string });
+  readonly notify: boolean;
+  readonly reconcile: boolean;
+  readonly onAlert: OnAlert | undefined;
+  readonly around: Around | undefined;
+  readonly deadLetterThreshold: number;
+  readonly alerts: {
+    readonly backlogMs: number;
+    readonly rejections: number;
+    readonly duplicateRatio: number;
+  };
+  /** How long samples keep their bytes, in milliseconds; 0 for never. */
+  readonly keepRejectionsMs: number;
+  readonly byteBudget: number;
+  readonly bodyTimeoutMs: number;
+  readonly maxPending: number | false;
+  readonly claimTimeoutMs: number;
+  readonly groupCommit: boolean;
+  readonly preparedStatements: boolean;
+  readonly schema: string | undefined;
+  readonly claims: ClaimsMode;
+  readonly transaction: OpenTransaction | undefined;
+}
+export interface ResolvedRelay {
+  readonly pollMs: number;
+  readonly leaseMs: number;
+  readonly handlers: number | undefined;
+  readonly effects: number;
+  readonly graceMs: number;
+  /** `url` undefined: the DataSource's own settings. */
+  readonly listen: false | { readonly url: string | undefined };
+  readonly handOff: boolean;
+}
+
+/** A lease is renewed at a third, by a statement of its own: a shorter one ends while it is being renewed. */
+const MIN_LEASE_MS = 500;
+/** Senders are far away, and a body that is sent again for its time costs more than one that is waited for. */
+const MIN_BODY_TIMEOUT_MS = 1_000;
+const atLeast = (ms: number) =>
+  duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
+const count = z.int().positive();
+const fn = <T>() =>
+  z
+    .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
+    .refine((value) => writtenAs(value) !== 'generator', {
+      error: 'expected a function, received a generator function, whose code nobody would run',
+    });
+/** For functions whose answer is used as it is. */
+const answering = <T>() =>
+  fn<T>().refine((value) => writtenAs(value) !== 'async', {
+    error: 'expected a function that answers at once, received an async function',
+  });
+
+/** Of `WebhooksModule.forRoot`. */
+export const optionsSchema = z.strictObject({
+  sources: z.record(z.string(), z.unknown(), {
+    error: `expected the endpoints by name, such as { stripe: stripe({ secrets: […] }) }`,
+  }),
+  relay: z
+    .union([
+      z.literal(false),
+      z.strictObject({
+        pollInterval: pause.optional(),
+        lease: atLeast(MIN_LEASE_MS).optional(),
+        handlers: count.optional(),
+        effects: count.optional(),
+        shutdownGrace: duration.optional(),
+        listen: z.union([z.boolean(), z.strictObject({ url: z.string().min(1) })]).optional(),
+        handOff: z.boolean().optional(),
+      }),
+    ])
+    .optional(),
+  retention: z
+    .union([
+      z.literal(false),
+      z.strictObject({
+        schedule: z.string().optional(),
+        effects: duration.optional(),
+        formerSources: duration.optional(),
+        audit: duration.optional(),
+      }),
+    ])
+    .optional(),
+  notify: z.boolean().optional(),
+  reconcile: z.boolean().optional(),
+  onAlert: fn<OnAlert>().optional(),
+  around: fn<Around>().optional(),
+  deadLetterThreshold: count.optional(),
+  alerts: z
+    .strictObject({
+      backlogAge: duration.optional(),
+      rejectionsPerMinute: count.optional(),
+      duplicateRatio: z.number().gt(0).lte(1).optional(),
+    })
+    .optional(),
+  rejections: z.strictObject({ keep: z.union([z.literal(false), duration]).optional() }).optional(),
+  byteBudget: count.optional(),
+  bodyTimeout: atLeast(MIN_BODY_TIMEOUT_MS).optional(),
+  maxPending: z.union([z.literal(false), count]).optional(),
+  claimTimeout: pause.optional(),
+  groupCommit: z.boolean().optional(),
+  preparedStatements: z.boolean().optional(),
+  schema: schemaName.optional(),
+  claims: z.enum(['auto', 'typeorm', 'message']).optional(),
+  transaction: fn<OpenTransaction>().optional(),
+});
+
+const recordSchema = (shape: z.ZodRawShape) =>
+  z.strictObject({
+    ...shape,
+    window: duration.optional(),
+    minAge: duration.optional(),
+    timeout: pause.optional(),
+    onMissing: z.enum(['reprocess', 'report']).optional(),
+  });
+const workShape = {
+  retry: z
+    .strictObject({ base: duration.optional(), cap: duration.optional(), maxAttempts: count.optional() })
+    .optional(),
+  timeout: pause.optional(),
+  concurrency: count.optional(),
+  classify: answering().optional(),
+  was: z.array(z.string()).optional(),
+};
+const orderShape = { key: answering().optional(), onDead: z.enum(['release', 'block']).optional() };
+const handlerSchema = z.strictObject({
+  ...workShape,
+  ...orderShape,
+  name: z.string().optional(),
+  inline: z.boolean().optional(),
+  businessRecord: z
+    .union([recordSchema({ entity: z.unknown(), where: answering() }), recordSchema({ missing: fn() })])
+    .optional(),
+  batch: count.max(10_000).optional(),
+  skipStale: z.strictObject({ key: answering(), at: answering().optional() }).optional(),
+  schema: z
+    .custom((value) => typeof value === 'object' || typeof value === 'function', {
+      error: 'expected a Standard Schema',
+    })
+    .refine((value) => '~standard' in (value as object), { error: 'expected a Standard Schema' })
+    .optional(),
+  hydrate: z.strictObject({ key: answering(), fetch: fn() }).optional(),
+});
+const effectSchema = z.strictObject({
+  ...workShape,
+  ...orderShape,
+  probe: fn().optional(),
+  probeFirst: z.boolean().optional(),
+  inDoubt: z.enum(['retry', 'park']).optional(),
+  keyRetention: z.union([z.literal(false), duration]).optional(),
+});
+
+/** @throws ConfigurationError naming the option's path, what was expected and what was received */
+export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
+  refuseMisplaced(options);
+  check(optionsSchema, options, 'WebhooksModule options');
+  const sources = new Map(
+    Object.entries(options.sources).map(([name, definition]) => [name, resolveSource(name, definition)]),
+  );
+  const relay = options.relay ?? {};
+  return {
+    sources,
+    relay: relay !== false && {
+      pollMs: toMs(relay.pollInterval ?? '1s')!,
+      leaseMs: toMs(relay.lease ?? '30s')!,
+      handlers: relay.handlers,
+      effects: relay.effects ?? 20,
+      graceMs: toMs(relay.shutdownGrace ?? '10s')!,
+      listen: relay.listen !== false && {
+        url: typeof relay.listen === 'object' ? relay.listen.url : undefined,
+      },
+      handOff: relay.handOff ?? true,
+    },
+    retention: options.retention !== false && {
+      schedule: options.retention?.schedule ?? '17 3 * * *',
+      ...retentionAges(options.retention),
+    },
+    notify: options.notify ?? true,
+    reconcile: options.reconcile ?? true,
+    onAlert: options.onAlert,
+    around: options.around,
+    deadLetterThreshold: options.deadLetterThreshold ?? 10,
+    alerts: {
+      backlogMs: toMs(options.alerts?.backlogAge ?? '5m')!,
+      rejections: options.alerts?.rejectionsPerMinute ?? 60,
+      duplicateRatio: options.alerts?.duplicateRatio ?? 0.9,
+    },
+    keepRejectionsMs: options.rejections?.keep ? toMs(options.rejections.keep)! : 0,
+    byteBudget: options.byteBudget ?? 64 * 1024 * 1024,
+    bodyTimeoutMs: toMs(options.bodyTimeout ?? '30s')!,
+    maxPending: options.maxPending ?? false,
+    claimTimeoutMs: toMs(options.claimTimeout ?? '5s')!,
+    groupCommit: options.groupCommit ?? true,
+    preparedStatements: options.preparedStatements ?? true,
+    schema: options.schema,
+    claims: options.claims ?? 'auto',
+    transaction: options.transaction,
+  };
+}
+
+/** @throws ConfigurationError in a process that runs nothing */
+export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
+  if (relay !== false) return relay;
+  throw new ConfigurationError(
+    'WebhooksModule has `relay: false`: this process runs nothing. Leave `relay` out where rows are to be run, in tests too',
+  );
+}
+
+/** @throws ConfigurationError */
+export function checkHandlerOptions(options: HandlerOptions, where: string): void {
+  check(handlerSchema, options, where);
+}
+
+/** How a handler's business record is looked for, with every default filled in. */
+export interface ResolvedRecord {
+  readonly look: RecordByEntity | RecordByFunction;
+  readonly windowMs: number;
+  readonly minAgeMs: number;
+  readonly timeoutMs: number;
+  readonly onMissing: 'reprocess' | 'report';
+}
+
+/** @throws ConfigurationError for a window that no claim or body outlives */
+export function resolveRecord(
+  record: BusinessRecord | undefined,
+  source: Source,
+  where: string,
+): ResolvedRecord | undefined {
+  if (record === undefined) return undefined;
+  const windowMs = toMs(record.window ?? '24h')!;
+  const minAgeMs = toMs(record.minAge ?? '1m')!;
+  if (windowMs > source.retentionMs || windowMs > source.bodiesMs) {
+    throw new ConfigurationError(
+      `${where}.businessRecord.window: expected at most what the source keeps bodies for (${Math.min(source.retentionMs, source.bodiesMs)} ms), received ${windowMs} ms`,
+    );
+  }
+  if (minAgeMs >= windowMs) {
+    throw new ConfigurationError(
+      `${where}.businessRecord.minAge: expected less than the window (${windowMs} ms), received ${minAgeMs} ms`,
+    );
+  }
+  const timeoutMs = toMs(record.timeout ?? '30s')!;
+  return { look: record, windowMs, minAgeMs, timeoutMs, onMissing: record.onMissing ?? 'reprocess' };
+}
+
+export function checkEffectOptions(options: EffectOptions, where: string): void {
+  check(effectSchema, options, where);
+}
+
+export function retryPolicy(retry: HandlerOptions['retry'], maxAttempts: number | undefined): RetryPolicy {
+  return {
+    baseMs: toMs(retry?.base ?? '1s')!,
+    capMs: toMs(retry?.cap ?? '1h')!,
+    maxAttempts: retry?.maxAttempts ?? maxAttempts ?? 20,
+  };
+}

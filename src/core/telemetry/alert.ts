@@ -1,0 +1,99 @@
+import type { EventKey } from '../event.js';
+import type { DeadReason, ParkedReason } from '../states.js';
+
+/** What a person should know. Given to `onAlert` and logged; an `onAlert` that fails changes nothing else. */
+export type Alert =
+  /**
+   * A row is dead, each once. Where the database's answer was lost, it is told some seconds later, by each process that lost one. A
+   * process that is killed between the two tells nothing: `dead-letters` counts all.
+   */
+  | {
+      readonly kind: 'dead-letter';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly attempt: number;
+      readonly reason: DeadReason;
+      readonly error?: string;
+      readonly event?: EventKey;
+    }
+  /** An effect waits for a person's decision: running it again may do it twice. */
+  | {
+      readonly kind: 'parked';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly attempt: number;
+      readonly reason: ParkedReason;
+      readonly error?: string;
+      readonly event?: EventKey;
+    }
+  /** `skipStale` met a time more than a day ahead: the event ran, and the mark was not moved. */
+  | { readonly kind: 'future-time'; readonly name: string; readonly at: string; readonly event: EventKey }
+  /** At least `threshold` rows are dead. Told once until the number has fallen to half of it. */
+  | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
+  /**
+   * The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. Each event once, and at most ten a
+   * minute for each source.
+   */
+  | {
+      readonly kind: 'conflict';
+      readonly conflict: 'other-bytes' | 'suspected-replay';
+      readonly event: EventKey;
+    }
+  /** `count` conflicts of the last minute, here alone: the provider's retries are not the same bytes, or someone tries. Told again only after the number fell to half. */
+  | {
+      readonly kind: 'conflict-burst';
+      readonly source: string;
+      readonly count: number;
+      readonly threshold: number;
+    }
+  /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
+  | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
+  /** A handler's row is done, and its business record is not there. Told once a row. */
+  | {
+      readonly kind: 'missing-record';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+      readonly action: 'reprocess' | 'report';
+    }
+  /**
+   * A handler that was done for this event ran again (replay, reconciler, revival) and would have enqueued these effects for the first
+   * time. The run was rolled back. Allow them with a replay under `newEffects: 'allow'`.
+   */
+  | {
+      readonly kind: 'new-effects-refused';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+      readonly effects: readonly string[];
+    }
+  /** A provider that was to redeliver did not, so that our relay took the row. */
+  | {
+      readonly kind: 'not-redelivered';
+      readonly outboxId: string;
+      readonly name: string;
+      readonly event: EventKey;
+    }
+  /** Rows that no running process has a handler or an effect for have waited for an hour. Told again only after they were gone. */
+  | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
+  /** The most overdue row has been due for `ageMs` milliseconds: too few relays, or none. Told again only after it fell to half. */
+  | { readonly kind: 'backlog'; readonly name: string; readonly ageMs: number; readonly thresholdMs: number }
+  /** `count` requests of the last minute were not believed, here alone: a wrong secret, a proxy that changes bodies, or someone who tries. */
+  | {
+      readonly kind: 'rejection-burst';
+      readonly source: string;
+      readonly count: number;
+      readonly threshold: number;
+    }
+  /** So large a part of the last minutes' deliveries are known events that the dedupe key looks wrong. */
+  | {
+      readonly kind: 'duplicate-ratio';
+      readonly source: string;
+      readonly deliveries: number;
+      readonly duplicates: number;
+      readonly threshold: number;
+    }
+  /** A handler used its manager, or started a query, after it had ended; the work was not done. */
+  | { readonly kind: 'manager-misused'; readonly name: string; readonly detail: string };
+
+export type OnAlert = (alert: Alert) => void | Promise<void>;

@@ -1,0 +1,67 @@
+import { Injectable } from '@nestjs/common';
+import type { EventKey } from '../event.js';
+
+/** An event, and what is known of it where it came. */
+interface OfEvent extends EventKey {
+  readonly type: string;
+}
+interface OfRow {
+  readonly outboxId: string;
+  /** The full name of the handler (`source/name`), or that of the effect. */
+  readonly name: string;
+  readonly attempt: number;
+  /** Undefined for an effect that no event has led to. */
+  readonly event?: EventKey;
+}
+
+/** What a listener is told, by the name of what has happened. */
+export interface LifecycleEvents {
+  /** Committed: the event is ours, with so many handlers owed for it. */
+  readonly claimed: OfEvent & { readonly id: string; readonly handlers: number };
+  readonly duplicate: OfEvent;
+  /** `source` is '' where the request reached none. */
+  readonly rejected: { readonly source: string; readonly reason: string };
+  /** A handler's transaction has committed; `superseded`: its event was stale. */
+  readonly handled: OfRow & { readonly outcome: 'done' | 'superseded' };
+  readonly effectDone: OfRow;
+  readonly dead: OfRow & { readonly reason: string };
+  readonly parked: OfRow & { readonly reason: string };
+  /** A person has had the event run again. */
+  readonly replayed: EventKey;
+}
+
+type Listener<N extends keyof LifecycleEvents> = (event: LifecycleEvents[N]) => unknown;
+type Listeners = { [N in keyof LifecycleEvents]?: Set<Listener<N>> };
+
+/**
+ * Tells the application of what happens here, after the commit, in this process alone: `lifecycle.on('dead', ({ name }) => …)`. A
+ * listener is not waited for, and one that throws or rejects costs nothing. It is a notice and no promise: a process that dies has not
+ * told of its last commit. Work that must not be lost is a handler or an effect.
+ */
+@Injectable()
+export class WebhookLifecycle {
+  private readonly listeners: Listeners = {};
+
+  /** Returns what ends it. */
+  on<N extends keyof LifecycleEvents>(name: N, listener: Listener<N>): () => void {
+    const all = (this.listeners[name] ??= new Set() as NonNullable<Listeners[N]>) as Set<Listener<N>>;
+    all.add(listener);
+    return () => void all.delete(listener);
+  }
+
+  /** Calls `event` only where somebody listens. */
+  emit<N extends keyof LifecycleEvents>(name: N, event: () => LifecycleEvents[N]): void {
+    const all = this.listeners[name];
+    if (all === undefined || all.size === 0) return;
+    const told = event();
+    for (const listener of all) void quietly(() => listener(told));
+  }
+}
+
+async function quietly(tell: () => unknown): Promise<void> {
+  try {
+    await tell();
+  } catch {
+    // The listener's own matter.
+  }
+}

@@ -1,0 +1,38 @@
+import { Injectable } from '@nestjs/common';
+import { ConfigurationError } from '../core/errors.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { logLine } from '../core/log/log.js';
+
+/** What compilers call a class without a name. */
+const ANONYMOUS = /^(|default|class|_class|anonymous)(_\d+)?$/;
+/** What minifiers make of names, and what bundlers add to tell two of one name apart. Classes of Nest are written in capitals. */
+const SHORT = /^(.{1,2}|[a-z_$].{2,3})$|\$\d+$/;
+
+/** Default names of handlers hang on the names of classes, which a build may change: rows of one handler would run another's code. */
+@Injectable()
+export class ClassNames {
+  private readonly logger = new InboxLogger();
+  private readonly doubtful = new Set<string>();
+
+  /** @throws ConfigurationError for a class without a name */
+  check(className: string, at: string): void {
+    if (ANONYMOUS.test(className)) {
+      throw new ConfigurationError(
+        `${at} is in a class without a name of its own, on which the name of its rows would hang: give the decorator a \`name\``,
+      );
+    }
+    if (SHORT.test(className)) this.doubtful.add(className);
+  }
+
+  get doubts(): string[] {
+    return [...this.doubtful];
+  }
+
+  tell(): void {
+    if (this.doubtful.size === 0) return;
+    const text =
+      'names of classes look as if a bundler had made them, and the names of their handlers hang on them: the next build may give a ' +
+      'pending row to another handler. Give each @OnWebhook and @UseWebhook a `name`, or keep class names in the bundle';
+    this.logger.warn(logLine(text, { classes: this.doubts.join(', ') }));
+  }
+}

@@ -1,0 +1,131 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Inject, Injectable } from '@nestjs/common';
+import type { Answer } from '../../core/answer.js';
+import { SignatureRejection } from '../../core/errors.js';
+import { neutral } from '../../core/neutral.js';
+import { RequestHeaders } from '../../core/request.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import type { Source } from '../../core/options/resolve-source.js';
+import type { Encoding } from '../../core/options/source.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { ANSWERS } from '../../inbox/answers.js';
+import { methodsOf } from '../../inbox/delivery.verifier.js';
+import { Arrival, type Arrived } from './arrival.js';
+import { ByteBudget } from './byte-budget.js';
+import { keepRawBody, type RawBody } from './raw-body.js';
+import { encodingOf, unpack } from './unpacking.js';
+
+/** A body may take this many ticks, and go without a byte for a third of them. */
+const TICKS = 30;
+
+/** Reads the bodies of webhook requests, whatever their content type, within the limits of their source, of time and of the byte budget. */
+@Injectable()
+export class BodyIntake {
+  /** Bodies that have not come to their end, those that are read and dropped too. */
+  private readonly arriving = new Set<Arrival>();
+  /** One for all bodies. It is there only while one is on its way. */
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly budget: ByteBudget,
+  ) {}
+
+  /**
+   * Reads the body before any parser does. What is refused is read to its end as well, and dropped: a sender that is still writing
+   * would not read the answer.
+   * @param address of the sender
+   * @returns false when nobody is left to answer
+   */
+  async read(
+    request: IncomingMessage,
+    response: ServerResponse,
+    source: Source,
+    address: string,
+  ): Promise<boolean> {
+    if (request.destroyed || response.writableEnded) return false;
+    const refused = this.refusal(request, source);
+    if (refused !== undefined) {
+      this.drop(request, response);
+      keepRawBody(request, refused);
+      return true;
+    }
+    const arrival = Arrival.kept(request, response, source.maxBytes, (one) =>
+      this.budget.open(source.name, address, one),
+    );
+    this.follow(arrival);
+    const arrived = await arrival.arrived;
+    const body = arrived === 'gone' ? arrived : await this.unpacked(request, source, arrived);
+    if (body === 'gone' || arrival.isAnswered) return false;
+    keepRawBody(request, body);
+    return true;
+  }
+
+  /** Reads and drops, within the bounds, what comes of a body that nobody wants. */
+  drop(request: IncomingMessage, response: ServerResponse): void {
+    this.follow(Arrival.dropped(request, response));
+  }
+
+  /** The refusal of a request that no body makes right. */
+  private refusal(request: IncomingMessage, source: Source): RawBody | undefined {
+    const method = request.method ?? 'POST';
+    // The answer to it tells which methods there are.
+    if (!methodsOf(source).includes(method)) return { refused: ANSWERS.wrongMethod };
+    if (Number(request.headers['content-length'] ?? 0) > source.maxBytes)
+      return { refused: ANSWERS.tooLarge };
+    const encoding = encodingOf(request);
+    if (encoding !== undefined && !source.encodings.some((one) => one === encoding))
+      return { refused: ANSWERS.unsupportedEncoding };
+    return this.rejection(request, source, method);
+  }
+
+  private rejection(request: IncomingMessage, { provider }: Source, method: string): RawBody | undefined {
+    if (provider.checkHead === undefined || !(provider.methods ?? ['POST']).includes(method))
+      return undefined;
+    // With the bytes it can be verified once the configuration is corrected: these samples are kept for that.
+    if (this.options.keepRejectionsMs > 0) return undefined;
+    const head = { method, url: request.url ?? '', headers: RequestHeaders.fromRaw(request.rawHeaders) };
+    try {
+      provider.checkHead(head);
+      return undefined;
+    } catch (error) {
+      // Anything else is told by `verify`, with the bytes.
+      return error instanceof SignatureRejection ? { rejected: error } : undefined;
+    }
+  }
+
+  private async unpacked(
+    request: IncomingMessage,
+    source: Source,
+    arrived: Exclude<Arrived, 'gone'>,
+  ): Promise<RawBody> {
+    if ('refused' in arrived) return arrived;
+    const encoding = encodingOf(request);
+    if (encoding === undefined) return arrived;
+    const { bytes: packed, holding } = arrived;
+    const bytes: Buffer | Answer = await unpack(encoding as Encoding, packed, source, holding);
+    if (!Buffer.isBuffer(bytes)) {
+      holding.close();
+      return { refused: bytes };
+    }
+    holding.giveBack(packed.length);
+    return { bytes, holding };
+  }
+
+  private follow(arrival: Arrival): void {
+    if (arrival.isOver) return;
+    this.arriving.add(arrival);
+    arrival.whenOver(() => this.arriving.delete(arrival));
+    this.timer ??= this.tickLater();
+  }
+
+  /** Ticks and not times: a process that stood still has not read what came meanwhile, and the sender is not to blame. */
+  private tickLater(): NodeJS.Timeout {
+    const tickMs = this.options.bodyTimeoutMs / TICKS;
+    const tick = () => {
+      for (const arrival of this.arriving) arrival.tick(TICKS, tickMs);
+      this.timer = this.arriving.size > 0 ? this.tickLater() : undefined;
+    };
+    return neutral(() => setTimeout(tick, tickMs)).unref();
+  }
+}

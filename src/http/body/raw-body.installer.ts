@@ -1,0 +1,260 @@
+import { METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { Injectable } from '@nestjs/common';
+import { HttpAdapterHost } from '@nestjs/core';
+import { ConfigurationError } from '../../core/errors.js';
+import type { Source } from '../../core/options/resolve-source.js';
+import { tellRoute } from '../../core/telemetry/tracing.js';
+import { methodsOf } from '../../inbox/delivery.verifier.js';
+import { BodyIntake } from './body-intake.js';
+import type { AdapterRequest } from '../delivery-state.js';
+import { DirectRoute } from '../direct/direct.route.js';
+import { ExpressWay, READER } from '../direct/express-way.js';
+import { HostAnswers } from '../direct/host-answers.js';
+import { HostPipeline } from '../direct/host-pipeline.js';
+import { LongPaths, type RouteAdding } from '../direct/long-paths.js';
+import { rawBodyOf } from './raw-body.js';
+import { addressOf, expressAddress } from '../sender-address.js';
+import { WebhookRoutes, type FoundRoute } from '../webhook.routes.js';
+
+type Next = (error?: unknown) => void;
+
+/** Names of the body parsers that Nest and Express install. */
+const BODY_PARSERS: ReadonlySet<string> = new Set([
+  'jsonParser',
+  'urlencodedParser',
+  'textParser',
+  'rawParser',
+  'multerMiddleware',
+]);
+
+/** A content type for a request whose body has been read. */
+const NO_BODY = 'application/vnd.webhook-inbox.no-body';
+
+/** What this needs of Express. */
+interface ExpressLike {
+  readonly request: object;
+  /** `slash`: whether the layer is for every path. */
+  readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
+}
+/** What this needs of Fastify. */
+interface FastifyLike {
+  readonly supportedMethods: readonly string[];
+  addHttpMethod(method: string, options: { hasBody: boolean }): unknown;
+  addHook(
+    name: 'preParsing' | 'preValidation',
+    hook: (request: FastifyRequestLike, reply: FastifyReplyLike, payload: unknown) => unknown,
+  ): unknown;
+  hasContentTypeParser(type: string): boolean;
+  addContentTypeParser(
+    type: string,
+    parser: (request: unknown, payload: unknown, done: (error: null) => void) => void,
+  ): unknown;
+}
+interface FastifyRequestLike extends AdapterRequest {
+  readonly raw: IncomingMessage;
+  readonly is404: boolean;
+  /** The sender's address, as `trustProxy` has it. */
+  readonly ip?: string;
+}
+interface FastifyReplyLike {
+  readonly raw: ServerResponse;
+  getHeaders(): Record<string, string | number | readonly string[]>;
+  hijack(): void;
+}
+
+/**
+ * Puts the raw body reader in front of every parser. In the constructor, since that runs before Nest installs its own parsers;
+ * which URLs are ours is asked at each request.
+ */
+@Injectable()
+export class RawBodyInstaller {
+  private way: ExpressWay | undefined;
+  private readonly longPaths: LongPaths;
+
+  constructor(
+    private readonly adapterHost: HttpAdapterHost,
+    private readonly routes: WebhookRoutes,
+    private readonly intake: BodyIntake,
+    private readonly pipeline: HostPipeline,
+    private readonly direct: DirectRoute,
+    private readonly answers: HostAnswers,
+  ) {
+    this.longPaths = new LongPaths(routes, (response) => direct.refuseUnknown(response));
+    // At once, or when a testing module gets its adapter.
+    adapterHost.init$.subscribe(() => this.install());
+  }
+
+  /** @throws ConfigurationError when a body parser stands in front of the reader */
+  checkOrder(): void {
+    const adapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined;
+    if (adapter?.getType?.() !== 'express') return;
+    const stack = adapter.getInstance<ExpressLike>().router?.stack ?? [];
+    const reader = stack.findIndex((layer) => layer.name === READER);
+    const parser = stack.findIndex((layer) => layer.slash !== false && BODY_PARSERS.has(layer.name ?? ''));
+    if (parser === -1 || reader === -1 || reader < parser) return;
+    throw new ConfigurationError(
+      `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so that the exact bytes of ` +
+        `webhooks cannot be had. Install it with app.use() after NestFactory.create(), or on its own paths.`,
+    );
+  }
+
+  /**
+   * Serves the module's own route before Express is asked, whose way to its first layer costs as much as the check of a signature. For
+   * an application that is served by Nest's HTTP server, once that is there.
+   */
+  installDirect(): void {
+    const adapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | undefined;
+    const server = adapter?.getHttpServer?.() as Server | undefined;
+    if (adapter === undefined || server === undefined) return;
+    if (adapter.getType() === 'fastify') return this.longPaths.install(server);
+    if (adapter.getType() !== 'express') return;
+    const [express, ...others] = server.listeners('request');
+    // What others listen for is theirs: then the reader serves the route, when Express comes to it.
+    if (express === undefined || express !== adapter.getInstance() || others.length > 0) return;
+    server.removeAllListeners('request');
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+      const url = request.url ?? '';
+      const found = this.routes.find(request.method ?? '', url);
+      if (found === undefined || !this.isDirectOnExpress(found)) {
+        express.call(server, request, response);
+        return;
+      }
+      const { source, own } = found;
+      if (own !== undefined) tellRoute(own.route);
+      const poweredBy = this.way?.poweredBy;
+      if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
+      this.readExpress(request, response, source)
+        .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
+        // Nothing of it is known to be claimed: the provider comes again.
+        .catch(() => response.destroy());
+    });
+  }
+
+  private isDirectOnExpress({ own }: FoundRoute): boolean {
+    const { way } = this;
+    return own !== undefined && way !== undefined && this.pipeline.isEmptyOnExpress(own, way);
+  }
+
+  private install(): void {
+    const httpAdapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null;
+    // An application context (a worker, a cron) tells that its adapter is ready, too, and has none.
+    if (httpAdapter === null) return;
+    if (httpAdapter.getType() !== 'fastify') return this.installOnExpress();
+    this.longPaths.watch(httpAdapter.getInstance<RouteAdding>());
+    this.installOnFastify(httpAdapter.getInstance<FastifyLike>());
+  }
+
+  private installOnExpress(): void {
+    const read = (request: IncomingMessage, response: ServerResponse, next: Next) =>
+      this.read(request, response, next);
+    // The name by which checkOrder finds it.
+    Object.defineProperty(read, 'name', { value: READER });
+    this.way = new ExpressWay(this.adapterHost.httpAdapter);
+    this.way.install(read);
+  }
+
+  private readExpress(request: IncomingMessage, response: ServerResponse, source: Source): Promise<boolean> {
+    const express = this.adapterHost.httpAdapter.getInstance<ExpressLike>();
+    return this.intake.read(request, response, source, expressAddress(express, request));
+  }
+
+  /** By the URL that Express has here: below a path of another application it is without that path. */
+  private read(
+    request: IncomingMessage & { originalUrl?: string },
+    response: ServerResponse,
+    next: Next,
+  ): void {
+    const found = this.routes.find(request.method ?? '', request.url ?? '');
+    if (found === undefined || request.readableEnded || rawBodyOf(request) !== undefined) return next();
+    const { source } = found;
+    this.readExpress(request, response, source).then((read) => {
+      if (!read) return;
+      if (this.isDirectOnExpress(found)) {
+        if (found.own !== undefined) tellRoute(found.own.route);
+        this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
+        return;
+      }
+      this.answers.watch(response, found);
+      showNoBody(request);
+      next();
+    }, next);
+  }
+
+  /**
+   * Fastify reads the body itself. Once we have it, the request is shown to Fastify as one without a body, so that no parser and
+   * no content type check stands in the way; the headers are put back before anything of the application sees them.
+   */
+  private installOnFastify(fastify: FastifyLike): void {
+    acceptMethods(fastify);
+    const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
+    fastify.addHook('preParsing', async (request, reply, payload) => {
+      const { raw } = request;
+      const found = this.routes.routed(request);
+      if (found === undefined) return payload;
+      const { source, own } = found;
+      if (request.is404) return this.refuseMethod(request, reply, found, payload);
+      if (!(await this.intake.read(raw, reply.raw, source, addressOf(request))))
+        return new Promise(() => undefined);
+      if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
+        // What hooks before this one have set, CORS for one.
+        for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
+        reply.hijack();
+        tellRoute(own.route);
+        await this.direct.serve(raw, reply.raw, source, request.originalUrl ?? request.url);
+        return payload;
+      }
+      this.answers.watch(reply.raw, found);
+      hidden.set(raw, { ...raw.headers });
+      hideBody(raw);
+      return payload;
+    });
+    fastify.addHook('preValidation', async ({ raw }) => {
+      const headers = hidden.get(raw);
+      if (headers === undefined) return;
+      for (const name of ['content-type', 'content-length']) delete raw.headers[name];
+      Object.assign(raw.headers, headers);
+    });
+    // A module that is imported twice comes here twice, before it is told so.
+    if (!fastify.hasContentTypeParser(NO_BODY))
+      fastify.addContentTypeParser(NO_BODY, (_request, _payload, done) => done(null));
+  }
+
+  /** Fastify has no route for methods that it does not know, where Express has one for all. */
+  private async refuseMethod(
+    { raw, url }: FastifyRequestLike,
+    reply: FastifyReplyLike,
+    { source, own }: FoundRoute,
+    payload: unknown,
+  ): Promise<unknown> {
+    if (own === undefined || methodsOf(source).includes(raw.method ?? '')) return payload;
+    reply.hijack();
+    await this.direct.serve(raw, reply.raw, source, url);
+    return payload;
+  }
+}
+
+/**
+ * What looks for a body after us finds none: parsers ask for these headers, multipart ones too, and would wait for bytes that have
+ * been read. The content type stays, for code of the application that asks for it.
+ */
+function showNoBody(request: IncomingMessage): void {
+  for (const name of ['content-length', 'transfer-encoding']) delete request.headers[name];
+  // Who reads without asking gets an empty body: the end has been told, and is not told again.
+  request.on('newListener', (event, listener: () => void) => {
+    if (event === 'end' && request.readableEnded) setImmediate(listener);
+  });
+}
+
+/** Nest 11 routes `@All()` for the methods that Fastify knows: PROPFIND, for one, would be answered 404 and not 405. */
+function acceptMethods(fastify: FastifyLike): void {
+  for (const method of METHODS.filter((name) => name !== 'CONNECT'))
+    if (!fastify.supportedMethods.includes(method)) fastify.addHttpMethod(method, { hasBody: true });
+}
+
+/** Makes the request one without a body to whoever looks at its headers from here on. */
+function hideBody(request: IncomingMessage): void {
+  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
+  // Fastify refuses one of this method that names no type, and before 5.12 one without a body.
+  if (request.method === 'QUERY')
+    Object.assign(request.headers, { 'content-type': NO_BODY, 'content-length': '1' });
+}

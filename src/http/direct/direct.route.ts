@@ -1,0 +1,78 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Injectable } from '@nestjs/common';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import type { Answer } from '../../core/answer.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { Throttle } from '../../core/log/throttle.js';
+import type { Source } from '../../core/options/resolve-source.js';
+import { ANSWERS } from '../../inbox/answers.js';
+import { Inbox } from '../../inbox/inbox.js';
+import { RefusedDelivery } from '../answer.filter.js';
+import { AnswerWriter } from '../answer.writer.js';
+import { SourceUrls } from '../source-urls.js';
+import { WebhookRequests } from '../webhook.requests.js';
+
+/**
+ * Serves the module's own route as soon as the bytes are there, as guard, controller and interceptor would, without the way to them:
+ * for applications that have put nothing on that way.
+ */
+@Injectable()
+export class DirectRoute {
+  private readonly logger = new InboxLogger();
+  private readonly lines = new Throttle();
+
+  constructor(
+    private readonly requests: WebhookRequests,
+    private readonly inbox: Inbox,
+    private readonly urls: SourceUrls,
+    private readonly writer: AnswerWriter,
+  ) {}
+
+  /**
+   * Answers in any case: behind it is nobody who would.
+   * @param url the target as received
+   */
+  async serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    source: Source,
+    url: string,
+  ): Promise<void> {
+    try {
+      this.writer.writeDirect(response, await this.answer(request, source, url));
+    } catch (error) {
+      const isBegun = response.headersSent;
+      if (isBegun) response.destroy();
+      else this.writer.writeDirect(response, ANSWERS.unavailable);
+      this.tell(source, isBegun ? 'its connection was ended' : 'answered 503', error);
+    }
+  }
+
+  /** The answer to a name that is no source's, where the adapter has none of its own. */
+  refuseUnknown(response: ServerResponse): void {
+    const { answer } = this.requests.refused(
+      '',
+      'unknown-source',
+      'no source has so long a name',
+      ANSWERS.unknownSource,
+    );
+    this.writer.writeDirect(response, answer);
+  }
+
+  private tell(source: Source, end: string, error: unknown): void {
+    const line = this.lines.next(source.name);
+    if (line === undefined) return;
+    const text = `a webhook could not be served, ${end}; the provider comes again: ${errorText(error)}`;
+    this.logger.error(logLine(text, { source: source.name, ...line }));
+  }
+
+  private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
+    try {
+      const received = this.requests.of(source, request, url);
+      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
+    } catch (error) {
+      if (error instanceof RefusedDelivery) return error.answer;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import { Inject, Injectable, type Type } from '@nestjs/common';
+import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { AnswerFilter } from '../answer.filter.js';
+import { MAY_BE_DIRECT, WEBHOOKS_CONTROLLER } from '../controller.metadata.js';
+import type { ExpressWay } from './express-way.js';
+import { isFastifyClear } from './fastify-way.js';
+import { IdempotencyInterceptor } from '../idempotency.interceptor.js';
+import { isPlain, OwnEnhancers } from './own-enhancers.js';
+import { SignatureGuard } from '../signature.guard.js';
+import type { OwnPath } from '../webhook.routes.js';
+
+/** A part of the long way that the direct one stands for, with its method as it is written: an application may put another there. */
+interface Part {
+  readonly type: Type;
+  readonly method: string;
+  readonly original: unknown;
+}
+const ENHANCERS: readonly Part[] = [
+  part(SignatureGuard, 'canActivate'),
+  part(IdempotencyInterceptor, 'intercept'),
+  part(AnswerFilter, 'catch'),
+];
+
+/** What the application has put on the way of a request to the module's own route. */
+@Injectable()
+export class HostPipeline {
+  private isNestEmpty: boolean | undefined;
+  private parts: readonly (Part & { readonly instance: object })[] | undefined;
+
+  constructor(
+    private readonly config: ApplicationConfig,
+    private readonly modules: ModulesContainer,
+    private readonly enhancers: OwnEnhancers,
+    @Inject(MAY_BE_DIRECT) private readonly mayBeDirect: boolean,
+  ) {}
+
+  isEmptyOnExpress({ route, path }: OwnPath, way: ExpressWay): boolean {
+    return this.isNestClear() && way.isClear(route, path);
+  }
+
+  /** @param request of Fastify, whose routes have hooks of their own */
+  isEmptyOnFastify(request: object): boolean {
+    return this.isNestClear() && isFastifyClear(request);
+  }
+
+  /** Nest reads its global enhancers as it makes the routes. Pipes have no parameter of that route to change. */
+  private isNestClear(): boolean {
+    this.isNestEmpty ??= this.mayBeDirect && !this.hasEnhancers();
+    return this.isNestEmpty && this.isOurs();
+  }
+
+  private hasEnhancers(): boolean {
+    const { config } = this;
+    return [
+      config.getGlobalGuards(),
+      config.getGlobalRequestGuards(),
+      config.getGlobalInterceptors(),
+      config.getGlobalRequestInterceptors(),
+      preRequestHooks(config),
+    ].some((enhancers) => enhancers.length > 0);
+  }
+
+  /** Whether guard, interceptor, filter and controller are this module's, and not what the application has put in their place. */
+  private isOurs(): boolean {
+    this.parts ??= this.findParts();
+    return (
+      this.parts.length > 0 &&
+      this.parts.every(
+        ({ instance, type, method, original }) =>
+          isPlain(instance, type, method) &&
+          Reflect.get(instance, method) === original &&
+          this.enhancers.insteadOf(instance, type, method as never) === undefined,
+      )
+    );
+  }
+
+  /** None where one of them is not to be found: then it is another's. */
+  private findParts(): (Part & { instance: object })[] {
+    for (const { controllers, injectables } of this.modules.values()) {
+      for (const [type, { metatype, instance }] of controllers) {
+        if (typeof type !== 'function' || !Reflect.hasMetadata(WEBHOOKS_CONTROLLER, type)) continue;
+        // A subclass has the metadata of its parent, and is an application's own.
+        if (metatype !== type || !Reflect.hasOwnMetadata(WEBHOOKS_CONTROLLER, type)) return [];
+        const found = ENHANCERS.flatMap((one) => {
+          const enhancer = injectables.get(one.type)?.instance as object | null | undefined;
+          return enhancer ? [{ ...one, instance: enhancer }] : [];
+        });
+        if (found.length < ENHANCERS.length) return [];
+        return [...found, { ...part(type as Type, 'receive'), instance }];
+      }
+    }
+    return [];
+  }
+}
+
+function part(type: Type, method: string): Part {
+  return { type, method, original: Reflect.get(type.prototype as object, method) };
+}
+
+/** Nest 11 has no such hooks. */
+function preRequestHooks(config: { getGlobalPreRequestHooks?(): readonly unknown[] }): readonly unknown[] {
+  return config.getGlobalPreRequestHooks?.() ?? [];
+}

@@ -1,0 +1,199 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { BodyReader } from '../../core/body.js';
+import { EventIdUnusable, WebhookInboxError } from '../../core/errors.js';
+import { eventId } from '../../core/event-id.js';
+import { byKey, keyText } from '../../core/event.js';
+import { knownSource } from '../../core/options/known-source.js';
+import type { Decider } from '../../core/decider.js';
+import { lazyKind } from '../../core/lazy.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { RequestHeaders } from '../../core/request.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import type { Source } from '../../core/options/resolve-source.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import type { BackfillEvent, ListEvents } from '../../handlers/backfill-source.decorator.js';
+import { BackfillExplorer } from '../../handlers/backfill.explorer.js';
+import { HandlerRegistry } from '../../handlers/handler.registry.js';
+import { WakeUp } from '../../outbox/wake/wake-up.js';
+import { Audit } from '../../storage/desk/audit.js';
+import { Claimer } from '../claimer.js';
+import { incomingEvents, type IncomingEvent } from '../delivery.js';
+
+/** With `by` and `reason` where a person asks for it: that stands in the audit. */
+export interface BackfillOptions extends Partial<Decider> {
+  /** Events that happened from then on; not before what the source's claims are kept for. */
+  readonly since: Date;
+  /** Stops between two events. */
+  readonly signal?: AbortSignal;
+  /** Told after each batch of claims. */
+  readonly onProgress?: (report: BackfillReport) => void;
+}
+
+export interface BackfillReport {
+  /** Events that the list held. */
+  readonly seen: number;
+  /** Events that were new: they will be handled. */
+  readonly claimed: number;
+  /** Events that were known; nothing of them is touched. */
+  readonly known: number;
+  /** Events from before what claims are kept for: they may have been handled and forgotten. */
+  readonly tooOld: number;
+  /** Events without a usable id. */
+  readonly unusable: number;
+}
+
+const BATCH = 100;
+
+/**
+ * Pulls a provider's own list of events through the claim: what a webhook has brought is a duplicate, what none has is claimed as if
+ * it had, with origin `backfill`. Safe to stop and to run again, and beside webhooks that arrive meanwhile.
+ */
+@Injectable()
+export class Backfills {
+  private readonly logger = new InboxLogger();
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly explorer: BackfillExplorer,
+    private readonly registry: HandlerRegistry,
+    private readonly claimer: Claimer,
+    private readonly wakeUp: WakeUp,
+    private readonly audit: Audit,
+  ) {}
+
+  /**
+   * @throws WebhookInboxError UNKNOWN_SOURCE; BACKFILL_REFUSED when `since` lies before what claims are kept for, when nothing lists
+   *   the source's events, or when only routes handle them; what the method throws
+   */
+  async run(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
+    const deed = { action: 'backfill', target: sourceName, detail: { since: String(options.since) } };
+    return this.audit.notedIfAsked(deed, options, async () => {
+      const report = await this.runNow(sourceName, options);
+      return [report, { ...report }];
+    });
+  }
+
+  private async runNow(
+    sourceName: string,
+    { since, signal, onProgress }: BackfillOptions,
+  ): Promise<BackfillReport> {
+    const { source, list } = this.backfillable(sourceName, since);
+    const report = { seen: 0, claimed: 0, known: 0, tooOld: 0, unusable: 0 };
+    const batch: IncomingEvent[] = [];
+    const flush = async () => {
+      const claimed = await this.claim(batch);
+      report.claimed += claimed;
+      report.known += batch.length - claimed;
+      batch.length = 0;
+      onProgress?.({ ...report });
+    };
+    const never = new AbortController().signal;
+    for await (const item of await listed(sourceName, list(since, { signal: signal ?? never }))) {
+      report.seen += 1;
+      for (const event of this.read(source, item, report)) batch.push(event);
+      if (batch.length >= BATCH) await flush();
+      if (signal?.aborted === true) break;
+    }
+    await flush();
+    this.logger.log(logLine('backfill ended', { source: sourceName, since: since.toISOString(), ...report }));
+    return report;
+  }
+
+  private backfillable(name: string, since: Date): { source: Source; list: ListEvents } {
+    const source = knownSource(this.options, name);
+    const list = this.explorer.list(name);
+    if (list === undefined)
+      throw refused(`no method has @BackfillSource('${name}'): write one that yields the provider's list`);
+    if ([...this.registry.routes().values()].some((route) => route.source === name))
+      throw refused(`source '${name}' has a route with @UseWebhook, which only a delivery can run`);
+    // A claim is kept by its arrival, which is never before the event: what happened within the window is known if it ever came.
+    if (!(since.getTime() >= Date.now() - source.retentionMs)) {
+      throw refused(
+        `expected \`since\` within the ${source.retentionMs / 86_400_000} days that claims of source '${name}' are kept, received ` +
+          `${String(since)}: events before that may have been handled and forgotten, and would be handled twice`,
+      );
+    }
+    return { source, list };
+  }
+
+  /** The events of one item, with the ids that a webhook would give them. */
+  private read(source: Source, item: BackfillEvent, report: { tooOld: number; unusable: number }) {
+    const { body, headers = {}, tenant = '' } = item;
+    const isBytes = body instanceof Uint8Array;
+    const rawBody = isBytes ? Buffer.from(body) : Buffer.from(JSON.stringify(body ?? null));
+    const type = isBytes ? undefined : 'application/json';
+    const request = {
+      method: 'POST',
+      url: `/webhooks/${source.name}`,
+      headers: RequestHeaders.from({ 'content-type': type, ...headers }),
+      rawBody,
+    };
+    try {
+      const listed = incomingEvents({
+        source,
+        request,
+        body: new BodyReader(rawBody),
+        tenant: tenant === '' ? '' : eventId(tenant, 'the tenant'),
+        verifiedBy: 'backfill',
+        stale: false,
+      });
+      const events = listed.filter(({ unusable }) => unusable === undefined);
+      report.unusable += listed.length - events.length;
+      const oldest = Date.now() - source.retentionMs;
+      const young = events.filter(({ occurredAt }) => (occurredAt?.getTime() ?? Infinity) >= oldest);
+      report.tooOld += events.length - young.length;
+      return young;
+    } catch (error) {
+      if (!(error instanceof EventIdUnusable)) throw error;
+      report.unusable += 1;
+      this.logger.warn(logLine(`not backfilled: ${errorText(error)}`, { source: source.name }));
+      return [];
+    }
+  }
+
+  /** Returns how many were new. Sorted and unique, as any batch of claims. */
+  private async claim(events: readonly IncomingEvent[]): Promise<number> {
+    const unique = new Map(events.map((event) => [keyText(event), event]));
+    const sorted = [...unique.values()].sort(byKey);
+    if (sorted.length === 0) return 0;
+    let claimed = 0;
+    try {
+      claimed = await this.claimTogether(sorted);
+    } catch (error) {
+      if (sorted.length === 1) throw error;
+      // One event that PostgreSQL refuses must not keep the others out; what cannot be claimed ends the run.
+      for (const event of sorted) claimed += await this.claimTogether([event]);
+    } finally {
+      if (claimed > 0) this.wakeUp.wake();
+    }
+    return claimed;
+  }
+
+  private async claimTogether(events: readonly IncomingEvent[]): Promise<number> {
+    const claims = events.map((event) => ({
+      event,
+      origin: 'backfill' as const,
+      rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.row(event, name)),
+    }));
+    const results = await this.claimer.transaction((manager, secondTry) =>
+      this.claimer.claim(manager, claims, secondTry),
+    );
+    return results.filter(({ won }) => won).length;
+  }
+}
+
+/** What a list is read from, one event after the other; a promise of it is awaited. @throws WebhookInboxError */
+async function listed(source: string, value: unknown): Promise<AsyncIterable<BackfillEvent>> {
+  const list = await value;
+  if (typeof list === 'object' && list !== null && (Symbol.asyncIterator in list || Symbol.iterator in list))
+    return list as AsyncIterable<BackfillEvent>;
+  throw refused(
+    `the method with @BackfillSource('${source}') returned ${lazyKind(list) ?? 'no list'}: expected an async iterable, ` +
+      'as an async generator (async *list) returns',
+  );
+}
+
+function refused(detail: string): WebhookInboxError {
+  return new WebhookInboxError('BACKFILL_REFUSED', `Backfill refused: ${detail}`);
+}

@@ -1,0 +1,204 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { orAborted } from '../../core/time/abort.js';
+import { Alerts } from '../../core/telemetry/alerts.js';
+import type { WebhookEvent } from '../../core/event.js';
+import { outcomeOf } from '../../core/lazy.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import type { ResolvedOptions, ResolvedRecord } from '../../core/options/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
+import { Deadline } from '../../outbox/runs/deadline.js';
+import { EventPreparer } from '../../outbox/runs/event.preparer.js';
+import type { ClaimCursor } from '../../storage/claim.store.js';
+import { inTransaction, onConnection } from '../../storage/postgres/connection.js';
+import { RecordStore, type DoneRow } from '../../storage/record.store.js';
+
+/** What came of looking for the business records of `done` rows. */
+export interface RecordReport {
+  /** Rows whose record was looked for. */
+  readonly checked: number;
+  /** Rows whose record is missing, the ones below included. */
+  readonly missing: number;
+  /** Rows that run again. */
+  readonly reprocessed: number;
+  /** Rows that could not be judged: the check threw, or the body could not be read. */
+  readonly unchecked: number;
+}
+
+type Candidate = DoneRow & { readonly seen: WebhookEvent };
+
+const BATCH = 200;
+/** When the connection of a page is given up: a half-open one never answers. */
+const PAGE_MS = 60_000;
+
+/**
+ * Finds events that are done although what their handler wrote is not there. Claim, record and completion commit together, so that
+ * this cannot come from a crash: someone restored a table or deleted a record. It never looks at a row in work.
+ */
+@Injectable()
+export class RecordReconciler {
+  private readonly logger = new InboxLogger();
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: RecordStore,
+    private readonly registry: HandlerRegistry,
+    private readonly events: EventPreparer,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /**
+   * @param mine asked between batches; false ends the pass, since another instance has taken over
+   * @param report filled as it goes, so that it tells what was done also when the pass throws
+   */
+  async reconcile(
+    mine: () => Promise<boolean>,
+    report: { -readonly [K in keyof RecordReport]: number },
+  ): Promise<void> {
+    for (const handler of new Set(this.registry.handlers().values())) {
+      const { record } = handler;
+      if (record === undefined) continue;
+      let cursor: ClaimCursor | undefined;
+      do {
+        const rows = await this.page(handler, record, cursor);
+        await this.check(handler, record, rows, report);
+        cursor = rows.length < BATCH ? undefined : rows.at(-1);
+        if (cursor !== undefined && !(await mine())) return;
+      } while (cursor !== undefined);
+    }
+  }
+
+  private page(
+    handler: Handler,
+    record: ResolvedRecord,
+    cursor: ClaimCursor | undefined,
+  ): Promise<DoneRow[]> {
+    const names = [handler.name, ...handler.was];
+    const { windowMs, minAgeMs } = record;
+    return onConnection(
+      this.dataSource,
+      (manager) => this.store.done(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor),
+      PAGE_MS,
+    );
+  }
+
+  private async check(
+    handler: Handler,
+    record: ResolvedRecord,
+    rows: readonly DoneRow[],
+    report: { -readonly [K in keyof RecordReport]: number },
+  ): Promise<void> {
+    const found = await this.missing(record, this.read(rows), this.dataSource.manager);
+    report.checked += found.checked;
+    let unchecked = rows.length - found.checked;
+    let error = found.error;
+    for (const row of found.missing) {
+      try {
+        if (!(await this.settle(record, row))) continue;
+        report.missing += 1;
+        if (record.onMissing === 'reprocess') report.reprocessed += 1;
+      } catch (thrown) {
+        unchecked += 1;
+        error = thrown;
+      }
+    }
+    report.unchecked += unchecked;
+    if (unchecked > 0) {
+      const text = `business records could not be looked for: ${errorText(error)}`;
+      this.logger.warn(logLine(text, { source: handler.source, name: handler.name, rows: unchecked }));
+    }
+  }
+
+  private read(rows: readonly DoneRow[]): Candidate[] {
+    return rows.flatMap((row) => {
+      try {
+        return [{ ...row, seen: this.events.parse(row.event) }];
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  private async missing(
+    { look, timeoutMs }: ResolvedRecord,
+    rows: readonly Candidate[],
+    manager: EntityManager,
+  ): Promise<{ missing: Candidate[]; checked: number; error?: unknown }> {
+    if ('missing' in look) {
+      try {
+        const events = rows.map(({ seen }) => seen);
+        const missing = await limited(timeoutMs, async (signal) =>
+          missingOf(await look.missing(events, manager, { signal }), signal),
+        );
+        const ids = new Set(missing.map(({ id }) => id));
+        return { missing: rows.filter(({ id }) => ids.has(id)), checked: rows.length };
+      } catch (error) {
+        return { missing: [], checked: 0, error };
+      }
+    }
+    const missing: Candidate[] = [];
+    let checked = 0;
+    let error: unknown;
+    for (const row of rows) {
+      try {
+        const where = look.where(row.seen);
+        refuseEmpty(where);
+        const exists = await limited(timeoutMs, () =>
+          // A record that was soft-deleted is there: to run its event again would bring it back.
+          manager.exists(look.entity, { where, withDeleted: true }),
+        );
+        if (!exists) missing.push(row);
+        checked += 1;
+      } catch (thrown) {
+        error = thrown;
+      }
+    }
+    return { missing, checked, error };
+  }
+
+  /** Looks again under the row's lock, and marks it. False when it is no longer missing, or no longer done. */
+  private async settle(record: ResolvedRecord, row: Candidate): Promise<boolean> {
+    const { manager } = this.dataSource;
+    const marked = await inTransaction(manager, this.options.claimTimeoutMs, async (transaction) => {
+      if (!(await this.store.lock(transaction, row.outboxId))) return false;
+      const again = await this.missing(record, [row], transaction);
+      if (again.error !== undefined) throw again.error;
+      if (again.missing.length === 0) return false;
+      await this.store.mark(transaction, row.outboxId, record.onMissing === 'reprocess');
+      return true;
+    });
+    if (marked) this.tell(record, row);
+    return marked;
+  }
+
+  private tell({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
+    const { source, tenant, eventId } = event;
+    this.alerts.raise({ kind: 'missing-record', outboxId, name, event: { source, tenant, eventId }, action });
+  }
+}
+
+/** @throws for what is no list: every record would be taken to be there */
+async function missingOf(answer: unknown, signal: AbortSignal): Promise<readonly WebhookEvent[]> {
+  const missing = await outcomeOf(answer, 'businessRecord.missing', signal);
+  if (Array.isArray(missing)) return missing as WebhookEvent[];
+  throw new Error(`businessRecord.missing: expected an array of events, received ${typeof missing}`);
+}
+
+/** A look that never ends must not hold up the reconciler, nor its lease and what waits for it. */
+async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new Deadline('the look for a business record', timeoutMs);
+  try {
+    return await orAborted(look(deadline.signal), deadline.signal);
+  } finally {
+    deadline.end();
+  }
+}
+
+function refuseEmpty(where: object | readonly object[]): void {
+  const all = Array.isArray(where) ? (where as object[]) : [where];
+  if (all.length === 0 || all.some((one) => Object.keys(one).length === 0))
+    throw new Error('`where` returned an empty condition, which any record would meet');
+}

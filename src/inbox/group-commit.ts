@@ -1,0 +1,160 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { isWholeDatabases } from '../core/classify.js';
+import { WebhookInboxError } from '../core/errors.js';
+import { neutral } from '../core/neutral.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { poolSize } from '../storage/postgres/pool-size.js';
+import { Claimer, type ClaimedDelivery, type Delivered } from './claimer.js';
+import { FairQueue, type Queued } from './fair-queue.js';
+
+/**
+ * One commit at a time has the largest batches, and costs least. A second goes beside one that takes long: it may wait for a key that
+ * another transaction holds. Measured in docs/performance.md.
+ */
+const COMMITS_IN_FLIGHT = 2;
+const LONG_MS = 20;
+const MAX_ROWS = 100;
+const MAX_BYTES = 4 * 1024 * 1024;
+
+interface Waiting extends Queued {
+  readonly delivered: Delivered;
+  /** When its answer has been given without it, on the monotonic clock. */
+  readonly answeredAt: number;
+  readonly resolve: (claimed: ClaimedDelivery) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Commits the claims of many deliveries together. No timer fills a batch: a delivery that finds a commit free goes at once, and those
+ * that arrive meanwhile go with the next, so that the busier the receiver, the more events share a commit.
+ * Everything a delivery alone would meet it meets here too: what fails a batch is found by trying each of its deliveries alone.
+ */
+@Injectable()
+export class GroupCommit {
+  private readonly queue = new FairQueue<Waiting>();
+  private readonly sending = new Set<Promise<void>>();
+  private readonly inFlight: number;
+  /** A transaction has been opened for the queue and has not taken its batch yet. */
+  private opening = false;
+  /** When the last commit was begun, on the monotonic clock. */
+  private sentAt = 0;
+  /** Looks again when that commit has become a long one: perhaps nothing else arrives that would. */
+  private later: NodeJS.Timeout | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly claimer: Claimer,
+  ) {
+    this.inFlight = Math.max(1, Math.min(COMMITS_IN_FLIGHT, poolSize(dataSource) - 1));
+  }
+
+  /** Claims what a delivery brought; resolves once it is committed. */
+  claim(delivered: Delivered): Promise<ClaimedDelivery> {
+    if (!this.options.groupCommit) return this.alone(delivered);
+    return new Promise((resolve, reject) => {
+      const { claims, source } = delivered;
+      let bytes = 0;
+      for (const { event } of claims) bytes += event.body.length;
+      this.dropAnswered();
+      if (!this.queue.isEmpty && this.queue.bytes + bytes > this.options.byteBudget) {
+        reject(new TooMuchWaits());
+        return;
+      }
+      const answeredAt = performance.now() + this.options.claimTimeoutMs;
+      const lane = source.name;
+      this.queue.add({ delivered, lane, rows: claims.length, bytes, answeredAt, resolve, reject });
+      this.send();
+    });
+  }
+
+  /** Waits for what is queued and under way, up to the time in which all of it has been answered. */
+  async finish(): Promise<void> {
+    const end = performance.now() + this.options.claimTimeoutMs;
+    while (this.sending.size > 0 && performance.now() < end) await Promise.race(this.sending);
+  }
+
+  private send(): void {
+    if (this.opening || this.queue.isEmpty || this.sending.size >= this.inFlight) return;
+    const untilLongMs = this.sentAt + LONG_MS - performance.now();
+    if (this.sending.size > 0 && this.queue.rows < MAX_ROWS && untilLongMs > 0) {
+      this.sendLater(untilLongMs);
+      return;
+    }
+    this.opening = true;
+    this.sentAt = performance.now();
+    // Shared by the deliveries in it, of which the first has begun it.
+    const sent: Promise<void> = neutral(() => this.commit()).finally(() => {
+      this.sending.delete(sent);
+      this.send();
+    });
+    this.sending.add(sent);
+  }
+
+  private sendLater(ms: number): void {
+    const send = () => {
+      this.later = undefined;
+      this.send();
+    };
+    this.later ??= neutral(() => setTimeout(send, ms)).unref();
+  }
+
+  private async commit(): Promise<void> {
+    const { claimTimeoutMs } = this.options;
+    let batch: Waiting[] | undefined;
+    try {
+      const claimed = await this.claimer.claimTogether(
+        () => {
+          batch = this.take();
+          return batch.map(({ delivered }) => delivered);
+        },
+        // A key that another transaction holds keeps its own delivery waiting, not the batch.
+        { lockTimeoutMs: claimTimeoutMs / 10, endAfterMs: claimTimeoutMs },
+      );
+      for (const [index, { resolve }] of batch!.entries()) resolve(claimed[index]!);
+    } catch (error) {
+      this.failed(batch ?? this.take(), error);
+    }
+  }
+
+  private take(): Waiting[] {
+    this.dropAnswered();
+    const batch = this.queue.take(MAX_ROWS, MAX_BYTES);
+    this.opening = false;
+    this.send();
+    return batch;
+  }
+
+  /** Each alone, outside the batches: the one at fault gets its error, and nobody waits for it. */
+  private failed(batch: readonly Waiting[], error: unknown): void {
+    for (const { delivered, resolve, reject } of batch) {
+      if (isWholeDatabases(error)) reject(error);
+      else this.alone(delivered, true).then(resolve, reject);
+    }
+  }
+
+  /** @param triedBefore in a batch, whose COMMIT may have gone through */
+  private async alone(delivered: Delivered, triedBefore = false): Promise<ClaimedDelivery> {
+    const { claimTimeoutMs } = this.options;
+    const limits = { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs };
+    const [claimed] = await this.claimer.claimTogether(() => [delivered], limits, triedBefore);
+    return claimed!;
+  }
+
+  /** So that a database that hangs does not fill the memory with deliveries that nobody waits for any more. */
+  private dropAnswered(): void {
+    const now = performance.now();
+    for (const { reject } of this.queue.drop(({ answeredAt }) => answeredAt <= now)) {
+      reject(new TooMuchWaits());
+    }
+  }
+}
+
+/** A delivery was turned away before anything of it was sent to the database. */
+export class TooMuchWaits extends WebhookInboxError {
+  constructor() {
+    super('CLAIMS_QUEUED', 'claims arrive faster than the database commits them');
+  }
+}

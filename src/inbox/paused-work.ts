@@ -1,0 +1,50 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { firstName, type Handler } from '../handlers/handler.registry.js';
+import { PausedNames } from '../outbox/relay/paused-names.js';
+
+type Named = Pick<Handler, 'name' | 'was'>;
+
+/** Something was paused between the look at it and the run, which has not begun: what is to be done is decided again. */
+export class PausedMeanwhile extends Error {}
+
+/** What a delivery must not run right now: work that a person has paused waits, whoever would have run it. */
+@Injectable()
+export class PausedWork {
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly paused: PausedNames,
+  ) {}
+
+  /** Those of a source's handlers that may run. */
+  async without<T extends Named>(source: string, handlers: readonly T[]): Promise<T[]> {
+    if (handlers.length === 0) return [];
+    const paused = await this.paused.read(this.options.claimTimeoutMs);
+    if (paused.has('source', source)) return [];
+    return handlers.filter((handler) => !paused.has('handler', firstName(handler)));
+  }
+
+  /** Whether one of a source's handlers may not run. */
+  async any(source: string, handlers: readonly Named[]): Promise<boolean> {
+    return (await this.without(source, handlers)).length < handlers.length;
+  }
+
+  /**
+   * Has `decide` decide again where something was paused while it did, so that nothing begins after a pause has returned.
+   * @param decide calls `check` in the turn in which user code begins; it throws PausedMeanwhile
+   */
+  async undisturbed<T>(decide: (check: () => void) => Promise<T>): Promise<T> {
+    for (;;) {
+      const before = this.paused.changes;
+      const check = () => {
+        if (this.paused.changes !== before) throw new PausedMeanwhile();
+      };
+      try {
+        return await decide(check);
+      } catch (error) {
+        if (!(error instanceof PausedMeanwhile)) throw error;
+      }
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import type { Provider } from '../../core/provider.js';
+import type { WebhookRequest } from '../../core/request.js';
+import type { TrialBudget } from './trial-budget.js';
+
+/** A request as it may have been signed, and what may have signed it. */
+export interface Trial {
+  readonly provider: Provider;
+  readonly request: WebhookRequest;
+  readonly secrets: readonly string[];
+}
+
+/** Of one check, whatever the size of the body: a hash of some kilobytes. */
+const OVERHEAD = 2_048;
+const MAX_NAMED = 6;
+
+/** Tries what would have made a rejected request right, within a budget, and knows what was tried and what was not. */
+export class Trials {
+  private readonly tried: string[] = [];
+  private readonly untried: string[] = [];
+
+  constructor(private readonly budget: TrialBudget) {}
+
+  /**
+   * The first candidate that verifies.
+   * @param what names them, after their number
+   * @param trialOf undefined for one that cannot be tried, which `leftOut` has been told of
+   * @param making what it takes to write one, in hashes of it
+   */
+  async first<T>(
+    what: string,
+    candidates: Iterable<T>,
+    trialOf: (candidate: T) => Trial | undefined,
+    making = 0,
+  ): Promise<T | undefined> {
+    let count = 0;
+    try {
+      for (const candidate of candidates) {
+        const trial = trialOf(candidate);
+        if (trial === undefined || trial.secrets.length === 0) continue;
+        if (!(await this.paid(trial, making))) {
+          this.leftOut(`${count === 0 ? 'any' : 'further'} ${what} (what one round may cost was used up)`);
+          return undefined;
+        }
+        count += 1;
+        if (await verifies(trial)) return candidate;
+      }
+      return undefined;
+    } finally {
+      if (count > 0) this.tried.push(`${count} ${what}`);
+    }
+  }
+
+  leftOut(what: string): void {
+    this.untried.push(what);
+  }
+
+  /** Two sentences for a person. */
+  summary(): string {
+    return [sentence('Tried', this.tried), sentence('Not tried', this.untried)].filter(Boolean).join(' ');
+  }
+
+  private async paid({ request, secrets }: Trial, making: number): Promise<boolean> {
+    return this.budget.pay((request.rawBody.length + OVERHEAD) * (secrets.length + making));
+  }
+}
+
+function sentence(begin: string, parts: readonly string[]): string {
+  if (parts.length === 0) return '';
+  const more = parts.length > MAX_NAMED ? [`${parts.length - MAX_NAMED} more`] : [];
+  return `${begin}: ${[...parts.slice(0, MAX_NAMED), ...more].join('; ')}.`;
+}
+
+async function verifies({ provider, request, secrets }: Trial): Promise<boolean> {
+  try {
+    await provider.verify(request, secrets);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,101 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { toMs, type Duration } from '../core/options/duration.js';
+import { errorText } from '../core/log/log.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { limited } from '../core/time/within.js';
+import { RelayLoop } from '../outbox/relay/relay.loop.js';
+import { onConnection } from '../storage/postgres/connection.js';
+import { RelayStore, type Backlog } from '../storage/relay.store.js';
+
+/** When an instance must not get requests. */
+export interface ReadinessOptions {
+  /** How long the database may take to answer. @default '3s' */
+  readonly timeout?: Duration;
+  /** How long the relay may go without a look at the outbox, beyond its poll interval; `false` for any time. @default '1m' */
+  readonly relaySilence?: Duration | false;
+  /** How long the most overdue row may have been due; `false` for any time. @default false */
+  readonly backlogAge?: Duration | false;
+  /** Dead rows at which the instance is not ready; `false` for any number. @default false */
+  readonly deadLetters?: number | false;
+}
+
+/** As a health indicator of Terminus answers. */
+export type HealthResult<K extends string = string> = Readonly<
+  Record<K, { readonly status: 'up' | 'down' } & Readonly<Record<string, unknown>>>
+>;
+
+/**
+ * Health of the module, in the shape that @nestjs/terminus takes: `health.check([() => webhooks.readiness()])`. Backlog and dead letters
+ * are the whole fleet's: with a threshold for them all instances leave the load balancer together, so that none is set unless asked for.
+ */
+@Injectable()
+export class WebhookHealth {
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly relays: RelayStore,
+    private readonly loop: RelayLoop,
+  ) {}
+
+  /** The process answers. Never asks the database: a restart mends no outage. */
+  liveness<K extends string = 'webhooks'>(key = 'webhooks' as K): HealthResult<K> {
+    return result(key, true, {});
+  }
+
+  /** Whether deliveries can be claimed here, and the relay makes its rounds. Never throws. */
+  async readiness<K extends string = 'webhooks'>(
+    key = 'webhooks' as K,
+    options: ReadinessOptions = {},
+  ): Promise<HealthResult<K>> {
+    const timeoutMs = toMs(options.timeout ?? '3s') ?? 3_000;
+    const relay = this.relay(options);
+    try {
+      const read = onConnection(this.dataSource, (manager) => this.relays.backlog(manager), timeoutMs);
+      const backlog = judged(await limited(read, timeoutMs, 'the database'), options);
+      return result(key, relay.faults.length + backlog.faults.length === 0, {
+        database: 'up',
+        ...relay.details,
+        ...backlog.details,
+        ...faultsOf([...relay.faults, ...backlog.faults]),
+      });
+    } catch (error) {
+      const faults = [`the database does not answer: ${errorText(error)}`, ...relay.faults];
+      return result(key, false, { database: 'down', ...relay.details, ...faultsOf(faults) });
+    }
+  }
+
+  private relay({ relaySilence = '1m' }: ReadinessOptions) {
+    const { relay } = this.options;
+    if (relay === false) return { faults: [], details: { relay: 'off' } };
+    const silentMs = this.loop.silentMs;
+    const allowedMs = relaySilence === false ? Infinity : relay.pollMs + (toMs(relaySilence) ?? 60_000);
+    const faults =
+      silentMs > allowedMs ? [`the relay has not looked at the outbox for ${Math.round(silentMs)} ms`] : [];
+    return { faults, details: { relay: faults.length === 0 ? 'up' : 'down' } };
+  }
+}
+
+function judged(
+  { pending, dead, parked, overdue }: Backlog,
+  { backlogAge = false, deadLetters = false }: ReadinessOptions,
+) {
+  const backlogMs = Math.round(overdue[0]?.ageMs ?? 0);
+  const allowedMs = backlogAge === false ? Infinity : (toMs(backlogAge) ?? Infinity);
+  const faults = [
+    ...(backlogMs > allowedMs ? [`a row of ${overdue[0]!.name} has been due for ${backlogMs} ms`] : []),
+    ...(deadLetters !== false && dead >= deadLetters ? [`${dead} rows are dead`] : []),
+  ];
+  return { faults, details: { pending, dead, parked, backlogMs } };
+}
+
+const faultsOf = (faults: readonly string[]) => (faults.length === 0 ? {} : { message: faults.join('; ') });
+
+function result<K extends string>(
+  key: K,
+  isUp: boolean,
+  details: Readonly<Record<string, unknown>>,
+): HealthResult<K> {
+  return { [key]: { status: isUp ? 'up' : 'down', ...details } } as HealthResult<K>;
+}

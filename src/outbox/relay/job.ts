@@ -1,0 +1,49 @@
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import type { Outcomes } from '../runs/batch.runner.js';
+import type { Deadline } from '../runs/deadline.js';
+import type { Solo } from './solo.js';
+
+interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
+  readonly event?: { readonly source: string };
+}
+
+/** What takes a place: rows that run, or that wait for one, a row that is being claimed to run here, or what a delivery runs. */
+export interface Occupant {
+  readonly rows: readonly OccupantRow[];
+  /** False while it waits for a place: it was leased ahead. */
+  readonly begun: boolean;
+  /** A delivery waits for its end. @default false */
+  readonly ofDelivery?: boolean;
+}
+
+/** A place that is kept for a row until its claim is committed. */
+export interface HeldPlace extends Occupant {
+  readonly rows: readonly [LeasedRow];
+  readonly begun: true;
+  /** As a job's. */
+  readonly leaseEndsAt: number;
+}
+
+/** Rows that run together: one, or the batch of a handler with `batch`. */
+export interface Job {
+  readonly rows: readonly LeasedRow[];
+  readonly deadline: Deadline;
+  /** When the lease ends, on this process's monotonic clock. */
+  leaseEndsAt: number;
+  /** False while it waits for a place: it was leased ahead. */
+  begun: boolean;
+  /** Of a row that was lost again where it ran as the only suspect. */
+  readonly solo?: Solo;
+}
+
+/** A job whose rows are leased. */
+export interface StartedJob extends Job {
+  /** Resolves with nothing for a job that was given back before it had begun. */
+  readonly ended: Promise<Outcomes>;
+}
+
+/** Names of its rows that have not ended well: they may be due again. */
+export function namesToRunAgain({ rows }: Job, outcomes: Outcomes): string[] {
+  const again = rows.filter(({ id }) => outcomes.has(id) && outcomes.get(id) !== 'done');
+  return [...new Set(again.map(({ name }) => name))];
+}

@@ -1,0 +1,73 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import { onConnection } from '../../storage/postgres/connection.js';
+import { PauseStore, type PauseKind } from '../../storage/pause.store.js';
+
+const FRESH_MS = 1_000;
+
+/** What is paused right now. */
+export interface Paused {
+  has(kind: PauseKind, name: string): boolean;
+}
+
+/** Reads what is paused, at most once a second: a pause takes effect within that time on every instance. */
+@Injectable()
+export class PausedNames {
+  private readAt = -Infinity;
+  private names: ReadonlyMap<string, ReadonlySet<string>> = new Map();
+  private reading: Promise<void> | undefined;
+  /** How often this process has changed what is paused. */
+  changes = 0;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    private readonly store: PauseStore,
+  ) {}
+
+  /** @param endAfterMs when a connection that does not answer is given up */
+  async read(endAfterMs: number): Promise<Paused> {
+    // Who comes while another reads shares its answer. One that was forgotten meanwhile has brought none.
+    while (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
+    return this.current();
+  }
+
+  /** What was read last, however long ago; undefined when this process has changed something since. */
+  get known(): Paused | undefined {
+    return this.readAt === -Infinity ? undefined : this.current();
+  }
+
+  /** Reads again at the next look: this process has just changed something. */
+  forget(): void {
+    this.changes += 1;
+    this.readAt = -Infinity;
+    this.reading = undefined;
+  }
+
+  private current(): Paused {
+    const { names } = this;
+    return { has: (kind, name) => names.get(kind)?.has(name) === true };
+  }
+
+  private begin(endAfterMs: number): Promise<void> {
+    const reading = this.load(endAfterMs).then((names) => {
+      // One that was forgotten meanwhile may have looked before the change.
+      if (this.reading !== reading) return;
+      this.names = names;
+      this.readAt = performance.now();
+    });
+    this.reading = reading;
+    const ended = () => {
+      if (this.reading === reading) this.reading = undefined;
+    };
+    reading.then(ended, ended);
+    return reading;
+  }
+
+  private async load(endAfterMs: number): Promise<Map<PauseKind, Set<string>>> {
+    const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
+    const names = new Map<PauseKind, Set<string>>();
+    for (const { kind, name } of pauses) names.set(kind, (names.get(kind) ?? new Set()).add(name));
+    return names;
+  }
+}

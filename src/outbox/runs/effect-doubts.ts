@@ -1,0 +1,103 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { runAround } from '../../core/around.js';
+import { orAborted } from '../../core/time/abort.js';
+import { outcomeOf } from '../../core/lazy.js';
+import { PermanentError } from '../../core/errors.js';
+import { logLine } from '../../core/log/log.js';
+import type { CompletionContext } from '../../core/context.js';
+import type { ProbeAnswer } from '../../core/options/options.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import type { ParkedReason } from '../../core/states.js';
+import type { Effect } from '../../handlers/handler.registry.js';
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import { OutboxStore } from '../../storage/outbox.store.js';
+import { tracksDoubt } from './failure.settler.js';
+import { LoneStatements } from './lone-statements.js';
+import { rowFacts, runInfo } from '../relay/row-facts.js';
+
+/** Work that commits with the completion of an effect. */
+export type Completion = (context: CompletionContext) => unknown;
+
+/** What may be done with a leased effect. */
+export type Checked =
+  /** `inDoubt`: an earlier attempt may have got through all the same. */
+  | { readonly kind: 'call'; readonly inDoubt: boolean }
+  /** An earlier attempt got through. */
+  | { readonly kind: 'done'; readonly result: unknown; readonly completion?: Completion }
+  | { readonly kind: 'park'; readonly reason: ParkedReason }
+  | { readonly kind: 'lost' };
+
+/** Before an effect is called: whether an earlier attempt may have got through, and whether its key still protects. */
+@Injectable()
+export class EffectDoubts {
+  private readonly logger = new InboxLogger();
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly module: ResolvedOptions,
+    private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
+  ) {}
+
+  /** @throws what the probe throws: the attempt has failed without a call */
+  async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
+    const forgotten = row.attempt > 1 && row.ageMs > effect.keyRetentionMs;
+    // An earlier attempt's call was made and its result kept: only the completion is missing. A method that does not look at
+    // `previous` makes its call again, so that the key must still protect from it.
+    if (row.previousResult !== undefined)
+      return forgotten ? { kind: 'park', reason: 'key-expired' } : { kind: 'call', inDoubt: false };
+    let completion: Completion | undefined;
+    const answer = await this.probe(effect, row, payload, signal, (work) => {
+      completion = work;
+    });
+    if (typeof answer === 'object') return { kind: 'done', result: answer.done, completion };
+    if (answer === 'done') return { kind: 'done', result: undefined, completion };
+    if (answer === 'unknown' && effect.options.inDoubt === 'park')
+      return { kind: 'park', reason: 'in-doubt' };
+    if (answer !== 'not-done' && forgotten) return { kind: 'park', reason: 'key-expired' };
+    if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
+    if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };
+    return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
+  }
+
+  /** Undefined when nothing is in doubt and nobody asked. */
+  private async probe(
+    effect: Effect,
+    row: LeasedRow,
+    payload: unknown,
+    signal: AbortSignal,
+    onComplete: (work: Completion) => void,
+  ): Promise<ProbeAnswer | undefined> {
+    const { options } = effect;
+    if (options.probe === undefined) return row.begun ? 'unknown' : undefined;
+    if (!row.begun && options.probeFirst !== true) return undefined;
+    const complete = async (work: Completion) => onComplete(work);
+    const context = { key: row.id, signal, complete };
+    const ask = () => options.probe!.call(effect.instance, payload, context);
+    const asking = runAround(this.module.around, runInfo(row, 'probe'), () =>
+      this.answerOf(effect, ask, signal),
+    );
+    const answer = await orAborted(asking, signal);
+    this.logger.log(
+      logLine('probed', rowFacts(row, { answer: typeof answer === 'object' ? 'done' : answer })),
+    );
+    return answer;
+  }
+
+  /** @throws PermanentError for an answer that a probe has not: taken for 'unknown', it could have the call made again */
+  private async answerOf(effect: Effect, ask: () => unknown, signal: AbortSignal): Promise<ProbeAnswer> {
+    const name = `the probe of ${effect.name}`;
+    const answer = await outcomeOf(await ask(), name, signal);
+    if (isAnswer(answer)) return answer;
+    const received = answer === null ? 'null' : typeof answer;
+    throw new PermanentError(
+      `${name} returned a value of type ${received}: expected 'done', 'not-done', 'unknown' or { done: result }`,
+    );
+  }
+}
+
+function isAnswer(answer: unknown): answer is ProbeAnswer {
+  if (typeof answer === 'object' && answer !== null) return 'done' in answer;
+  return answer === 'done' || answer === 'not-done' || answer === 'unknown';
+}

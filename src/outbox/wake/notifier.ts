@@ -1,0 +1,116 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { neutral } from '../../core/neutral.js';
+import { within } from '../../core/time/within.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { NotifyStore } from '../../storage/notify.store.js';
+import type { Statement } from '../../storage/postgres/message-query.js';
+import { LoneStatements } from '../runs/lone-statements.js';
+import { OutboxRelay } from '../relay/outbox.relay.js';
+import { wakePayload } from './wake-payload.js';
+import { WakeUp, type WokenNames } from './wake-up.js';
+
+/** At most one NOTIFY in this time, however many commits there were: 20 a second cost nothing that can be measured. */
+const SPACING_MS = 50;
+const WARN_EVERY_MS = 60_000;
+const STOP_MS = 1_000;
+
+/** A notification that somebody else sends. */
+export interface Notice {
+  readonly statement: Statement;
+  /** To be called when it was answered, with the error where it failed: until then nobody else tells anything. */
+  readonly ended: (error?: unknown) => void;
+}
+
+/** Passes this process's wakes on to the others, coalesced, and after the commit: a NOTIFY that fails changes nothing else. */
+@Injectable()
+export class Notifier {
+  private readonly logger = new InboxLogger();
+  private readonly wanted = new Set<string>();
+  /** A commit of rows whose names are not known. */
+  private wantsAll = false;
+  /** What is told, and the rest behind it. */
+  private telling: Promise<void> | undefined;
+  private isStarted = false;
+  private warnedAt = -Infinity;
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: NotifyStore,
+    private readonly statements: LoneStatements,
+    private readonly relay: OutboxRelay,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  start(): void {
+    if (!this.options.notify) return;
+    this.isStarted = true;
+    this.wakeUp.onCommit((names) => this.notify(names));
+  }
+
+  /** Nothing more is told; waits for what is under way, but not for a connection that does not answer. */
+  async stop(): Promise<void> {
+    this.isStarted = false;
+    this.wakeUp.onCommit(undefined);
+    if (this.telling !== undefined) await within(this.telling, STOP_MS);
+  }
+
+  /**
+   * What tells the others of rows of these names, for whoever has a connection in hand that has just committed them: it is on its way at
+   * once, without another. Undefined while they have just been told of others; then, as when it fails, they are told later.
+   */
+  notice(names: readonly string[]): Notice | undefined {
+    if (!this.isStarted || this.telling !== undefined || names.length === 0) return undefined;
+    const all = [...new Set(names)];
+    let ended: Notice['ended'];
+    const answered = new Promise<void>((resolve) => {
+      ended = (error) => {
+        if (error !== undefined) this.want(all);
+        resolve();
+      };
+    });
+    this.telling = answered.then(() => neutral(() => this.tell(SPACING_MS)));
+    return { statement: this.store.statement(wakePayload(this.relay.owner, all)), ended: ended! };
+  }
+
+  private want(names: WokenNames): void {
+    if (names === undefined) this.wantsAll = true;
+    else for (const name of names) this.wanted.add(name);
+  }
+
+  private notify(names: WokenNames): void {
+    this.want(names);
+    this.telling ??= neutral(() => this.tell());
+  }
+
+  /** @param restMs before the first */
+  private async tell(restMs = 0): Promise<void> {
+    try {
+      if (restMs > 0) await pause(restMs);
+      while (this.wantsAll || this.wanted.size > 0) {
+        const names = this.wantsAll ? undefined : [...this.wanted];
+        this.wantsAll = false;
+        this.wanted.clear();
+        // The sender's name, so that its own listener does not wake it again.
+        const payload = wakePayload(this.relay.owner, names);
+        await this.statements
+          .send((manager) => this.store.notify(manager, payload))
+          .catch((error: unknown) => this.warn(error));
+        await pause(SPACING_MS);
+      }
+    } finally {
+      // In the turn of the last look: what is wanted from now on begins another.
+      this.telling = undefined;
+    }
+  }
+
+  private warn(error: unknown): void {
+    if (performance.now() - this.warnedAt < WARN_EVERY_MS) return;
+    this.warnedAt = performance.now();
+    const text = `other instances could not be notified and will poll: ${errorText(error)}`;
+    this.logger.warn(logLine(text, {}));
+  }
+}

@@ -1,0 +1,96 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { query } from '../schema/own-schema.js';
+import { Parameters, conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
+import { storable, storableJson } from '../../core/event.js';
+
+/** What a person did to what, and why. */
+export interface AuditEntry {
+  readonly actor: string;
+  readonly action: string;
+  readonly target: string;
+  readonly reason: string;
+  readonly detail?: Readonly<Record<string, unknown>>;
+}
+export interface AuditRow extends AuditEntry {
+  readonly id: string;
+  readonly at: Date;
+  /** What came of it; null when the process ended in between, or is at it still. */
+  readonly outcome: Readonly<Record<string, unknown>> | null;
+}
+
+@Injectable()
+export class AuditStore {
+  /** Writes the row before the deed. Returns its id. */
+  async begin(manager: EntityManager, entry: AuditEntry): Promise<string> {
+    const [row]: { id: string }[] = await query(
+      manager,
+      `INSERT INTO webhook_audit (actor, action, target, reason, detail) VALUES ($1, $2, $3, $4, $5) RETURNING id::text`,
+      [
+        storable(entry.actor, 255) || 'unknown',
+        entry.action,
+        storable(entry.target, 600),
+        storable(entry.reason, 1_000),
+        json(entry.detail ?? {}),
+      ],
+    );
+    return row!.id;
+  }
+
+  async end(manager: EntityManager, id: string, outcome: Readonly<Record<string, unknown>>): Promise<void> {
+    await query(manager, `UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, json(outcome)]);
+  }
+
+  /** Who acted on each of some outbox rows last, among the newest deeds; a deed that did not reach the row does not count. */
+  async lastDeeds(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+  ): Promise<Map<string, { readonly actor: string; readonly action: string; readonly at: Date }>> {
+    const rows: { id: string; actor: string; action: string; at: Date }[] = await query(manager, LAST_DEEDS, [
+      outboxIds,
+    ]);
+    return new Map(rows.map(({ id, ...deed }) => [id, deed]));
+  }
+
+  /** Rows that match, newest first, from before the row `before`. */
+  async list(
+    manager: EntityManager,
+    filter: ListFilter,
+    limit: number,
+    before?: string,
+  ): Promise<AuditRow[]> {
+    const p = new Parameters();
+    const where = conditionsOf(filter, COLUMNS, { time: 'a.at', source: `''` }, p).join(' AND ');
+    return query(
+      manager,
+      `SELECT a.id::text, a.at, a.actor, a.action, a.target, a.reason, a.detail, a.outcome
+         FROM (SELECT * FROM webhook_audit WHERE id < ${p.add(before ?? LAST_ID)}::bigint
+                ORDER BY webhook_audit.id DESC LIMIT ${SCAN}) a
+        WHERE ${where} ORDER BY a.id DESC LIMIT ${p.add(limit)}`,
+      p.values,
+    );
+  }
+}
+
+const LAST_DEEDS = `
+  SELECT DISTINCT ON (i.id) i.id, a.actor, a.action, a.at
+    FROM (SELECT * FROM webhook_audit ORDER BY webhook_audit.id DESC LIMIT 500) a
+    JOIN unnest($1::text[]) AS i(id) ON a.target = i.id OR a.detail -> 'ids' ? i.id
+   WHERE a.outcome IS NOT NULL AND NOT a.outcome ? 'failed' AND coalesce(a.outcome ->> 'decided', 'true') = 'true'
+     AND NOT coalesce(a.outcome -> 'others' @> jsonb_build_array(jsonb_build_object('outboxId', i.id)), false)
+   ORDER BY i.id, a.id DESC`;
+
+const LAST_ID = '9223372036854775807';
+/** Rows that one question looks at. */
+const SCAN = 50_000;
+const COLUMNS = {
+  by: textIs('a.actor'),
+  action: textIs('a.action'),
+  target: textHas(`(a.target || ' ' || a.detail::text)`),
+  why: textHas('a.reason'),
+};
+
+/** An outcome may carry an error's text, and a detail what a person typed. */
+function json(value: Readonly<Record<string, unknown>>): string {
+  return storableJson(value, 4_000);
+}

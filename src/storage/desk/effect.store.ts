@@ -1,0 +1,114 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import type { EventKey } from '../../core/event.js';
+import { query } from '../schema/own-schema.js';
+
+export interface NewEffect {
+  readonly id: string;
+  readonly name: string;
+  /** By which its keys are known, whatever its name is now. */
+  readonly firstName: string;
+  readonly key: string;
+  readonly parentId?: string;
+  readonly event?: EventKey;
+  readonly payload: Buffer;
+  readonly orderKey?: string;
+  /** Not before; `delayMs` counts from now by the database's clock. */
+  readonly runAt?: Date;
+  readonly delayMs?: number;
+  /** In which it was enqueued. */
+  readonly trace?: string;
+}
+
+/** Effects as they come into the outbox; there they are rows like others. */
+@Injectable()
+export class EffectStore {
+  /** Inserts effects with their frozen payloads. Returns the ids of those that were not there already: those stay as they are. */
+  async enqueue(manager: EntityManager, effects: readonly NewEffect[]): Promise<Set<string>> {
+    let end = 1;
+    const payloadAt = effects.map(({ payload }) => (end += payload.length) - payload.length);
+    const rows: { id: string }[] = await query(manager, ENQUEUE, [
+      effects.map((e) => e.id),
+      effects.map((e) => e.name),
+      effects.map((e) => e.key),
+      effects.map((e) => e.parentId ?? null),
+      effects.map((e) => e.event?.source ?? null),
+      effects.map((e) => e.event?.tenant ?? null),
+      effects.map((e) => e.event?.eventId ?? null),
+      effects.map((e) => e.orderKey ?? null),
+      effects.map((e) => e.runAt ?? null),
+      effects.map((e) => e.delayMs ?? 0),
+      effects.map((e) => e.firstName),
+      payloadAt,
+      effects.map((e) => e.payload.length),
+      Buffer.concat(effects.map((e) => e.payload)),
+      effects.map((e) => e.trace ?? null),
+    ]);
+    return new Set(rows.map(({ id }) => id));
+  }
+
+  /** The first of `ids` that exists, with whether its payload is other than `payload`; that difference is recorded on it. */
+  async existing(
+    manager: EntityManager,
+    ids: readonly string[],
+    payload: Buffer,
+  ): Promise<{ id: string; otherPayload: boolean } | undefined> {
+    const rows: { id: string; other: boolean }[] = await query(manager, EXISTING, [ids, payload]);
+    return rows[0] && { id: rows[0].id, otherPayload: rows[0].other };
+  }
+
+  /** Those of the ids that are there, as this transaction sees it. */
+  async present(manager: EntityManager, ids: readonly string[]): Promise<Set<string>> {
+    const rows: { id: string }[] = await query(
+      manager,
+      `SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
+      [ids],
+    );
+    return new Set(rows.map(({ id }) => id));
+  }
+
+  /** The id of the effect that was enqueued outside a run under this key, by any of these as its first name. */
+  async idOfKey(manager: EntityManager, names: readonly string[], key: string): Promise<string | undefined> {
+    const rows: { id: string }[] = await query(
+      manager,
+      `SELECT id FROM webhook_outbox
+        WHERE order_name = ANY($1) AND key = $2 AND parent_id IS NULL AND kind = 'effect' AND key <> ''`,
+      [names, key],
+    );
+    return rows[0]?.id;
+  }
+}
+
+// One microsecond after the other, in the order of the calls: it is the place in the line of those with an order key. The payloads come
+// as one value: an array of them would be sent as text, twice as long.
+export const ENQUEUE = `
+  WITH given AS (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
+                         $9::timestamptz[], $10::float8[], $11::text[], $12::int[], $13::int[], $15::text[]) WITH ORDINALITY
+           AS g(id, name, key, parent_id, source, tenant, event_id, order_key, run_at, delay_ms, first_name,
+                payload_at, payload_bytes, trace, nth)
+  ), enqueued AS (
+    INSERT INTO webhook_outbox (id, kind, name, key, parent_id, source, tenant, event_id, order_key, order_name, waits, due_at,
+                                trace)
+    SELECT id, 'effect', name, key, parent_id, source, tenant, event_id, order_key,
+           CASE WHEN order_key IS NOT NULL OR (parent_id IS NULL AND key <> '') THEN first_name END, order_key IS NOT NULL,
+           coalesce(run_at, clock_timestamp() + delay_ms * interval '1 ms') + nth * interval '1 us', trace
+      FROM given
+        ON CONFLICT DO NOTHING
+    RETURNING id
+  ), data AS (
+    INSERT INTO webhook_outbox_data (outbox_id, payload)
+    SELECT id, substring($14::bytea FROM payload_at FOR payload_bytes) FROM enqueued JOIN given USING (id)
+  )
+  SELECT id FROM enqueued`;
+
+const EXISTING = `
+  WITH found AS (
+    SELECT d.outbox_id AS id, d.payload IS NOT NULL AND d.payload <> $2 AS other
+      FROM webhook_outbox_data d JOIN webhook_outbox o ON o.id = d.outbox_id
+     WHERE d.outbox_id = ANY($1::uuid[]) LIMIT 1
+  ), noted AS (
+    UPDATE webhook_outbox_data d SET other_payload_sha256 = sha256($2)
+      FROM found WHERE d.outbox_id = found.id AND found.other
+  )
+  SELECT id, other FROM found`;

@@ -1,0 +1,254 @@
+import type { Place } from '../../core/log/place.js';
+import {
+  Parameters,
+  conditionsOf,
+  numberIs,
+  textHas,
+  textIs,
+  type Asked,
+  type ListFilter,
+  type Test,
+} from './filter.sql.js';
+import { PENDING_ROWS } from '../pending.sql.js';
+
+/**
+ * What a page of events costs is bounded before it is asked: claims are walked in the order of an index, newest first, at most
+ * `$scan` of them, and the walk stops when the page is full. What was not looked at is told, with the place to go on from.
+ */
+export interface Walk {
+  readonly text: string;
+  readonly parameters: unknown[];
+}
+
+/** Minutes by which an id's time, the receiver's clock, may differ from `received_at`, the database's. */
+const CLOCKS_MS = 5 * 60_000;
+
+/** Claims in index order that match, up to `limit` of them among the next `scan`. */
+export function walk(filter: ListFilter, from: Place | undefined, limit: number, scan: number): Walk {
+  const p = new Parameters();
+  const { where, order } = range(filter, from, p);
+  const { hits, state } = matches(filter, p);
+  return {
+    text: `SELECT w.id, w.at FROM (
+             SELECT ${CLAIM} FROM webhook_claim c
+              WHERE ${where} ORDER BY ${order('c')} LIMIT ${p.add(scan)}
+           ) w ${state} WHERE ${hits} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
+    parameters: p.values,
+  };
+}
+
+/** Which of some claims match. */
+export function among(filter: ListFilter, ids: readonly string[]): Walk {
+  const p = new Parameters();
+  const { hits, state } = matches(filter, p);
+  return {
+    text: `SELECT w.id, w.at FROM (SELECT ${CLAIM} FROM webhook_claim c WHERE c.id = ANY(${p.add(ids)}::uuid[])) w
+            ${state} WHERE ${hits} AND ${timesOf(filter, p)} ORDER BY w.id DESC`,
+    parameters: p.values,
+  };
+}
+
+/**
+ * Where a walk of `scan` rows has ended, or a little before that; none when there are fewer. From the index alone, since the rows
+ * in between were read once already.
+ */
+export function walkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
+  const p = new Parameters();
+  const { where, only } = range(filter, from, p, 'index');
+  const offset = `OFFSET ${p.add(scan - 1)} LIMIT 1`;
+  return {
+    text:
+      only === undefined
+        ? `SELECT id, received_at::text AS at FROM webhook_claim
+            WHERE id = (SELECT c.id FROM webhook_claim c WHERE ${where} ORDER BY c.id DESC ${offset})`
+        : // Claims of that very moment are looked at again.
+          `SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff' AS id, c.received_at::text AS at FROM webhook_claim c
+            WHERE ${where} ORDER BY c.received_at DESC ${offset}`,
+    parameters: p.values,
+  };
+}
+
+/** As `walkEnd`, to the row: for a moment in which more claims came than one walk looks at. */
+export function exactWalkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
+  const p = new Parameters();
+  const { where, order } = range(filter, from, p);
+  return {
+    text: `SELECT c.id, c.received_at::text AS at FROM webhook_claim c
+            WHERE ${where} ORDER BY ${order('c')} OFFSET ${p.add(scan - 1)} LIMIT 1`,
+    parameters: p.values,
+  };
+}
+
+/**
+ * Events with rows in states that few rows are in, found from those rows: the newest `scan` of the dead, any `scan` of the others.
+ * Each OFFSET 0 keeps PostgreSQL from joining these few with all claims by a hash.
+ */
+export function owedEvents(
+  filter: ListFilter,
+  from: Place | undefined,
+  limit: number,
+  scan: number,
+  states: readonly RareState[],
+): Walk {
+  const p = new Parameters();
+  const { where, order } = range(filter, from, p);
+  const { hits, state } = matches(filter, p);
+  const most = p.add(scan);
+  const owed = states.map(
+    (one) => `(SELECT source, tenant, event_id FROM ${rowsIn(one)}
+                WHERE event_id IS NOT NULL ${one === 'pending' ? `AND kind = 'handler'` : ''}
+                ${one === 'dead' ? 'ORDER BY settled_at DESC' : ''} LIMIT ${most})`,
+  );
+  return {
+    text: `WITH rows AS MATERIALIZED (
+             SELECT DISTINCT source, tenant, event_id FROM (${owed.join(' UNION ALL ')}) found
+           ), w AS MATERIALIZED (
+             SELECT c.* FROM rows r
+              CROSS JOIN LATERAL (SELECT ${CLAIM} FROM webhook_claim c
+                                   WHERE source = r.source AND tenant = r.tenant AND event_id = r.event_id OFFSET 0) c
+              WHERE ${where} ORDER BY ${order('c')}
+           )
+           SELECT w.id, w.at FROM w ${state} WHERE ${hits} ORDER BY ${order('w')} LIMIT ${p.add(limit)}`,
+    parameters: p.values,
+  };
+}
+
+/** Whether there are more rows in a state than `owedEvents` looks at. */
+export function moreRows(rowState: RareState, scan: number): Walk {
+  return {
+    text: `SELECT 1 FROM (SELECT FROM ${rowsIn(rowState)} OFFSET $1 LIMIT 1) more`,
+    parameters: [scan],
+  };
+}
+
+/** @param by `index`: only conditions that the walk's index answers by itself; these may let a few more rows through */
+function range(filter: ListFilter, from: Place | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
+  const where = ['true'];
+  // One source has an index of its own, in the order of arrival; otherwise our ids, which carry the time, are walked.
+  const only = onlySource(filter);
+  if (only !== undefined) {
+    where.push(`c.source = ${p.add(only)}`);
+    if (from !== undefined)
+      where.push(
+        by === 'index'
+          ? `c.received_at <= ${p.add(from.at)}::timestamptz`
+          : `c.received_at <= ${p.add(from.at)}::timestamptz AND (c.received_at, c.id) < (${p.add(from.at)}::timestamptz, ${p.add(from.id)}::uuid)`,
+      );
+  } else {
+    if (from !== undefined) where.push(`c.id < ${p.add(from.id)}::uuid`);
+    if (filter.after !== undefined) where.push(`c.id > ${p.add(idAt(filter.after, -CLOCKS_MS))}::uuid`);
+    if (filter.before !== undefined) where.push(`c.id < ${p.add(idAt(filter.before, CLOCKS_MS))}::uuid`);
+  }
+  if (only !== undefined || by === 'rows') {
+    if (filter.after !== undefined) where.push(`c.received_at >= ${p.add(filter.after)}::timestamptz`);
+    if (filter.before !== undefined) where.push(`c.received_at < ${p.add(filter.before)}::timestamptz`);
+  }
+  const order = (alias: string) =>
+    only === undefined ? `${alias}.id DESC` : `${alias}.received_at DESC, ${alias}.id DESC`;
+  return { where: where.join(' AND '), order, only };
+}
+
+/** Columns of a claim that filters ask for. */
+const CLAIM = 'c.id, c.received_at, c.received_at::text AS at, c.source, c.tenant, c.event_id, c.event_type';
+
+/** The one source that a filter asks for; undefined where it asks for several, for the start of a name, or for none. */
+function onlySource({ tests }: ListFilter): string | undefined {
+  const asked = tests.find(({ key, not }) => key === 'source' && !not);
+  const [value] = asked?.values.length === 1 ? asked.values : [];
+  return value?.endsWith('*') ? undefined : value;
+}
+
+/**
+ * Conditions on a claim `w`, and a join that keeps the claims whose state is right. OFFSET 0: states are derived one by one, in the
+ * order of the walk, and no further than the page needs.
+ */
+function matches(filter: ListFilter, p: Parameters): { hits: string; state: string } {
+  const { tests, visible } = filter;
+  const columns = {
+    source: textIs('w.source'),
+    tenant: textIs('w.tenant'),
+    type: textIs('w.event_type'),
+    id: (values: readonly string[], to: Parameters) =>
+      `(${textIs('w.event_id')(values, to)} OR ${textIs('w.id::text')(values, to)})`,
+  };
+  const at = { time: 'w.received_at', source: 'w.source' };
+  const asked = conditionsOf({ tests, ...(visible ? { visible } : {}) }, columns, at, p);
+  const states = tests.filter(({ key }) => key === 'state').map((test) => stateTest(test, p));
+  return {
+    hits: [...asked, ...rowTests(tests, p)].join(' AND '),
+    state:
+      states.length === 0
+        ? ''
+        : `CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${states.join(' AND ')} OFFSET 0) s`,
+  };
+}
+
+function timesOf({ after, before }: ListFilter, p: Parameters): string {
+  const times = { tests: [], ...(after ? { after } : {}), ...(before ? { before } : {}) };
+  return conditionsOf(times, {}, { time: 'w.received_at', source: 'w.source' }, p).join(' AND ');
+}
+
+const ROW_KEYS = ['handler', 'effect', 'error', 'attempts'];
+/** What lists of rows are asked by; the rows are called `o`. */
+export const ROW_COLUMNS: Readonly<Record<string, Asked>> = {
+  handler: (values, p) => `(o.kind = 'handler' AND ${textIs('o.name')(values, p)})`,
+  effect: (values, p) => `(o.kind = 'effect' AND ${textIs('o.name')(values, p)})`,
+  error: textHas('o.error'),
+  reason: textIs('o.reason'),
+  attempts: numberIs('o.attempt'),
+  state: textIs('o.state'),
+  source: textIs('o.source'),
+  tenant: textIs('o.tenant'),
+  id: (values, p) => `(${textIs('o.event_id')(values, p)} OR ${textIs('o.id::text')(values, p)})`,
+};
+
+/** What is asked of an event's rows: one row has all that must be, and none has any of what must not. */
+function rowTests(tests: readonly Test[], p: Parameters): string[] {
+  const asked = tests.filter(({ key }) => ROW_KEYS.includes(key));
+  const must = asked.filter(({ not }) => !not);
+  const mustNot = asked
+    .filter(({ not }) => not)
+    .map((test) => `NOT ${someRow([{ ...test, not: false }], p)}`);
+  return must.length === 0 ? mustNot : [someRow(must, p), ...mustNot];
+}
+
+/** OFFSET 0: looked up for each claim, and never joined with the whole table. */
+function someRow(tests: readonly Test[], p: Parameters): string {
+  const where = conditionsOf({ tests }, ROW_COLUMNS, { time: '', source: '' }, p).join(' AND ');
+  return `EXISTS (SELECT FROM webhook_outbox o WHERE o.source = w.source AND o.tenant = w.tenant AND o.event_id = w.event_id
+                     AND o.event_id IS NOT NULL AND ${where} OFFSET 0)`;
+}
+
+const RARE = ['dead', 'parked', 'pending'] as const;
+export type RareState = (typeof RARE)[number];
+
+/** The states asked for, when few rows are in each of them. */
+export function rareStates({ tests }: ListFilter): readonly RareState[] | undefined {
+  const asked = tests.find(({ key, not }) => key === 'state' && !not);
+  const rare = RARE.filter((one) => asked?.values.includes(one));
+  return asked !== undefined && rare.length === new Set(asked.values).size ? rare : undefined;
+}
+
+/** Rows in a state that few are in, as the partial indexes have them. A literal, since a generic plan for a parameter cannot use them. */
+export function rowsIn(state: RareState): string {
+  return state === 'pending'
+    ? `(${PENDING_ROWS}) owed`
+    : `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
+}
+
+function stateTest({ values, not }: Test, p: Parameters): string {
+  return `${not ? 'NOT ' : ''}(${values.map((value) => stateIs(value, p)).join(' OR ')})`;
+}
+
+/** An event with a dead effect is looked for under `dead`, although its handlers are done. */
+function stateIs(state: string, p: Parameters): string {
+  if (state === 'parked') return 'e.effects_parked > 0';
+  return state === 'dead' ? `(e.state = 'dead' OR e.effects_dead > 0)` : `e.state = ${p.add(state)}`;
+}
+
+function idAt(time: Date, offsetMs: number): string {
+  const hex = Math.max(0, time.getTime() + offsetMs)
+    .toString(16)
+    .padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
+}

@@ -1,0 +1,269 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { query } from '../schema/own-schema.js';
+import type { EventKey } from '../../core/event.js';
+import { UUID, cursor, type Place } from '../../core/log/place.js';
+import type { DeadReason, EventState, OutboxState, ParkedReason } from '../../core/states.js';
+import {
+  BY_EVENT_ID,
+  BY_OUR_ID,
+  CONFLICTS,
+  DETAIL,
+  EVENT_ROWS,
+  EVENTS,
+  SOURCES,
+  effects,
+  effectsEnd,
+} from '../event.sql.js';
+import type { ListFilter } from './filter.sql.js';
+import {
+  among,
+  exactWalkEnd,
+  moreRows,
+  owedEvents,
+  rareStates,
+  walk,
+  walkEnd,
+  type RareState,
+  type Walk,
+} from './search.sql.js';
+
+export interface ListedEvent extends EventKey {
+  readonly id: string;
+  readonly type: string;
+  readonly receivedAt: Date;
+  readonly occurredAt: Date | null;
+  readonly origin: 'delivery' | 'backfill';
+  readonly state: EventState;
+  readonly outcome: string | null;
+  readonly processedAt: Date | null;
+  readonly owed: number;
+  readonly effectsPending: number;
+  readonly effectsDone: number;
+  readonly effectsDead: number;
+  readonly effectsParked: number;
+  /** Deliveries after the first. */
+  readonly duplicates: number;
+}
+
+/** One page. `next` is set when there is more, or when the walk ended before it had looked at everything. */
+export interface EventPage {
+  readonly events: readonly ListedEvent[];
+  readonly next?: string;
+  /** Set when the page is not full because the walk has a limit: everything received since then was looked at. */
+  readonly searchedTo?: string;
+  /** Set when more rows are in the state that was asked for than are looked at: the newest of the dead, any of the others. */
+  readonly rowsLookedAt?: number;
+}
+
+export interface EventDetail extends Omit<
+  ListedEvent,
+  'effectsPending' | 'effectsDone' | 'effectsDead' | 'effectsParked'
+> {
+  /** Fingerprint of the secret that verified. */
+  readonly verifiedBy: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Size of the stored body; null when it was removed. */
+  readonly bytes: number | null;
+  readonly sha256: string | null;
+  readonly erasedAt: Date | null;
+  readonly lastDuplicateAt: Date | null;
+}
+
+/** An outbox row as people see it. */
+export interface WorkRow {
+  readonly id: string;
+  readonly parentId: string | null;
+  readonly kind: 'handler' | 'effect';
+  readonly name: string;
+  readonly key: string;
+  readonly state: OutboxState;
+  readonly attempt: number;
+  readonly attemptBase: number;
+  readonly lost: number;
+  readonly createdAt: Date;
+  /** When it is tried next, or when its lease ends. */
+  readonly dueAt: Date;
+  readonly settledAt: Date | null;
+  readonly leasedBy: string | null;
+  readonly reason: DeadReason | ParkedReason | null;
+  readonly error: string | null;
+}
+export interface EventRow extends WorkRow {
+  readonly result: string | null;
+  readonly payloadBytes: number | null;
+}
+export interface EffectRow extends WorkRow {
+  readonly source: string | null;
+  readonly tenant: string | null;
+  readonly eventId: string | null;
+  readonly claimId: string | null;
+}
+export interface Conflict {
+  readonly kind: 'other-bytes' | 'suspected-replay';
+  readonly sha256: string;
+  readonly deliveries: number;
+  readonly firstAt: Date;
+  readonly lastAt: Date;
+}
+
+/** Claims that one page may look at; fewer where the state of each has to be derived. */
+const SCAN = 10_000;
+const SCAN_STATES = 4_000;
+const SCAN_ROWS = 5_000;
+/** Keys that are answered from an event's rows. */
+const DERIVED = ['state', 'handler', 'effect', 'error', 'attempts'];
+
+/** What people look for. Every question is bounded in the rows it may touch. */
+@Injectable()
+export class SearchStore {
+  /**
+   * A page of events, newest first.
+   * @param from `next` of the page before
+   * @param configured names of the sources that an id is looked for in
+   */
+  async events(
+    manager: EntityManager,
+    filter: ListFilter,
+    limit: number,
+    configured: readonly string[],
+    from?: Place,
+    scan?: number,
+  ): Promise<EventPage> {
+    const id = wholeId(filter);
+    if (id !== undefined) return this.byId(manager, filter, id, configured);
+    const rows = rareStates(filter);
+    const most = scan ?? (filter.tests.some(({ key }) => DERIVED.includes(key)) ? SCAN_STATES : SCAN);
+    const hits = await run<Place>(
+      manager,
+      rows === undefined
+        ? walk(filter, from, limit + 1, most)
+        : owedEvents(filter, from, limit + 1, scan ?? SCAN_ROWS, rows),
+    );
+    const events = await this.page(manager, hits.slice(0, limit));
+    if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
+    if (rows !== undefined) {
+      const more = await this.hasMore(manager, rows, scan ?? SCAN_ROWS);
+      return more ? { events, rowsLookedAt: scan ?? SCAN_ROWS } : { events };
+    }
+    let [end] = await run<Place>(manager, walkEnd(filter, from, most));
+    if (end !== undefined && end.at === from?.at)
+      [end] = await run<Place>(manager, exactWalkEnd(filter, from, most));
+    return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
+  }
+
+  async detail(manager: EntityManager, id: string): Promise<EventDetail | undefined> {
+    const [row]: EventDetail[] = await query(manager, DETAIL, [id]);
+    return row;
+  }
+
+  /** The rows owed for an event, oldest first. */
+  async rows(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<EventRow[]> {
+    return query(manager, EVENT_ROWS, [source, tenant, eventId]);
+  }
+
+  async conflicts(manager: EntityManager, { source, tenant, eventId }: EventKey): Promise<Conflict[]> {
+    return query(manager, CONFLICTS, [source, tenant, eventId]);
+  }
+
+  /** The stored bytes of an event, and its content type. */
+  async body(
+    manager: EntityManager,
+    id: string,
+  ): Promise<{ body: Buffer | null; contentType: string | null } | undefined> {
+    const [row]: { body: Buffer | null; contentType: string | null }[] = await query(
+      manager,
+      `SELECT body, headers ->> 'content-type' AS "contentType" FROM webhook_claim WHERE id = $1`,
+      [id],
+    );
+    return row;
+  }
+
+  /** The frozen payload of an effect. */
+  async payload(manager: EntityManager, outboxId: string): Promise<Buffer | null | undefined> {
+    const [row]: { payload: Buffer | null }[] = await query(
+      manager,
+      `SELECT payload FROM webhook_outbox_data WHERE outbox_id = $1`,
+      [outboxId],
+    );
+    return row?.payload;
+  }
+
+  async effects(
+    manager: EntityManager,
+    filter: ListFilter,
+    limit: number,
+    before?: string,
+  ): Promise<{ readonly effects: EffectRow[]; readonly next?: string }> {
+    const rows = await run<EffectRow>(manager, effects(filter, limit, SCAN_ROWS, before));
+    if (rows.length === limit) return { effects: rows, next: rows.at(-1)!.id };
+    if (rareStates(filter) !== undefined) return { effects: rows };
+    const [end] = await run<{ id: string }>(manager, effectsEnd(SCAN_ROWS, before));
+    return end === undefined ? { effects: rows } : { effects: rows, next: end.id };
+  }
+
+  /** Source and tenant of claims and of outbox rows, by our ids. */
+  async scopes(
+    manager: EntityManager,
+    ids: readonly string[],
+  ): Promise<Map<string, { source: string; tenant: string }>> {
+    const rows: { id: string; source: string; tenant: string }[] = await query(
+      manager,
+      `SELECT id, source, tenant FROM webhook_claim WHERE id = ANY($1::uuid[])
+        UNION ALL SELECT id, source, tenant FROM webhook_outbox WHERE id = ANY($1::uuid[]) AND source IS NOT NULL`,
+      [ids],
+    );
+    return new Map(rows.map(({ id, source, tenant }) => [id, { source, tenant }]));
+  }
+
+  /** The last event of each source. */
+  async lastEvents(
+    manager: EntityManager,
+    sources: readonly string[],
+  ): Promise<
+    { source: string; lastAt: Date | null; lastType: string | null; lastVerifiedBy: string | null }[]
+  > {
+    return query(manager, SOURCES, [sources]);
+  }
+
+  private async byId(
+    manager: EntityManager,
+    filter: ListFilter,
+    id: string,
+    configured: readonly string[],
+  ): Promise<EventPage> {
+    const found: Place[] = UUID.test(id) ? await query(manager, BY_OUR_ID, [id]) : [];
+    const named: Place[] = await query(manager, BY_EVENT_ID, [configured, id]);
+    const ids = [...new Set([...found, ...named].map((place) => place.id))];
+    if (ids.length === 0) return { events: [] };
+    const tests = filter.tests.filter(({ key, not }) => key !== 'id' || not);
+    return { events: await this.page(manager, await run<Place>(manager, among({ ...filter, tests }, ids))) };
+  }
+
+  private async hasMore(
+    manager: EntityManager,
+    states: readonly RareState[],
+    scan: number,
+  ): Promise<boolean> {
+    for (const state of states) {
+      const more = await run<unknown>(manager, moreRows(state, scan));
+      if (more.length > 0) return true;
+    }
+    return false;
+  }
+
+  private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
+    if (places.length === 0) return [];
+    return query(manager, EVENTS, [places.map((place) => place.id)]);
+  }
+}
+
+/** The id that is asked for, where it is a whole one. */
+function wholeId({ tests }: ListFilter): string | undefined {
+  const [value] = tests.find(({ key, not }) => key === 'id' && !not)?.values ?? [];
+  return value?.endsWith('*') ? undefined : value;
+}
+
+async function run<T>(manager: EntityManager, { text, parameters }: Walk): Promise<T[]> {
+  return query(manager, text, parameters);
+}

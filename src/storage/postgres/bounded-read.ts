@@ -1,0 +1,70 @@
+import { Injectable, Inject } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
+import { NotAnswered } from '../../core/errors.js';
+import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import { within } from '../../core/time/within.js';
+import { inTransaction } from './connection.js';
+
+/** Longest statement of a person's question, in milliseconds. */
+const STATEMENT_TIMEOUT_MS = 2_000;
+/** When a question's connection is given up: on a half-open one the server's own limit never arrives. */
+const END_AFTER_MS = 15_000;
+/** Questions at once: the connections are those of the claims. */
+const MAX_AT_ONCE = 2;
+/** Questions that wait for a place. */
+const MAX_WAITING = 50;
+
+// By index alone, whatever the statistics say: right after a bulk of events they may tell of a table that is nearly empty. Without
+// `jit`, since before PostgreSQL 18 a scan that was ruled out and is made all the same counts as dear enough to be compiled.
+const BOUNDS = `SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = ${STATEMENT_TIMEOUT_MS};
+  SET LOCAL enable_seqscan = off; SET LOCAL jit = off`;
+
+/** Reads for people: one at a time or two, read only, and never longer than two seconds, so that no question can starve a claim. */
+@Injectable()
+export class BoundedRead {
+  private running = 0;
+  private readonly waiting: (() => void)[] = [];
+
+  constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
+
+  /**
+   * @param endAfterMs when its connection is given up, and its place with it
+   * @throws NotAnswered
+   */
+  async run<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs = END_AFTER_MS): Promise<T> {
+    if (this.running >= MAX_AT_ONCE) {
+      if (this.waiting.length >= MAX_WAITING) throw new NotAnswered(`${MAX_WAITING} questions wait already`);
+      await new Promise<void>((resolve) => this.waiting.push(resolve));
+    } else this.running += 1;
+    try {
+      return await this.inTime(read, endAfterMs);
+    } finally {
+      const next = this.waiting.shift();
+      // The place goes to whoever has waited longest; the number that runs stays.
+      if (next === undefined) this.running -= 1;
+      else next();
+    }
+  }
+
+  /** A connection that is being made can hang as well as one that is there, and the driver ends only the latter. */
+  private async inTime<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs: number): Promise<T> {
+    const late = new NotAnswered(`the database did not answer within ${endAfterMs} ms`);
+    let isLate = false;
+    const reading = inTransaction(
+      this.dataSource.manager,
+      STATEMENT_TIMEOUT_MS,
+      async (manager) => {
+        if (isLate) throw late;
+        await manager.query(BOUNDS);
+        return read(manager);
+      },
+      endAfterMs,
+    );
+    const ended = reading.catch(() => undefined);
+    if (!(await within(ended, endAfterMs))) {
+      isLate = true;
+      throw late;
+    }
+    return reading;
+  }
+}

@@ -1,0 +1,320 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
+import { isServerUnusable, sqlStateOf } from '../../core/classify.js';
+import { MAX_TIMER_MS } from '../../core/options/duration.js';
+import type { OpenTransaction } from '../../core/options/options.js';
+import {
+  beginning,
+  setting,
+  begun,
+  dataSourceOf,
+  destroyConnection,
+  inPlaceOfQuery,
+  NotCommitted,
+  over,
+  pgClient,
+  type PgClient,
+  type PgResult,
+} from './connection.js';
+import { HostTransaction, type Inside } from './host-transaction.js';
+import { LazyBegin } from './lazy-begin.js';
+import type { Statement } from './message-query.js';
+import { inOneMessage, learn } from './one-message.js';
+import { wayOf } from './transaction-way.js';
+import { ManagerMisused, REMEDY, UserGate, type Call } from './user-gate.js';
+
+/** What goes with the COMMIT. */
+interface LastStatements {
+  readonly statements: readonly Statement[];
+  /** The error of a refusal, undefined when it is another. */
+  readonly refusal: (error: unknown) => Error | undefined;
+  /** Told the answers once they are committed. */
+  readonly answered?: (answers: readonly PgResult[]) => void;
+}
+
+interface Bounds {
+  readonly timeoutMs: number;
+  readonly onMisuse: (detail: string) => void;
+}
+
+type Work<T> = (transaction: UserTransaction) => Promise<T>;
+
+/** How long past its time a transaction may take to end, before its connection is given up: a half-open one never answers. */
+const END_MS = 5_000;
+
+/**
+ * A transaction that user code runs in, on a connection whose gate is open only while that code runs. All queries pass through the pg
+ * client, so that is where the gate is.
+ */
+export class UserTransaction {
+  private last: LastStatements | undefined;
+  /** With a BEGIN in front of it where nothing had begun: a COMMIT that is refused leaves the transaction open. */
+  private sent = false;
+  private destroyed = false;
+
+  private constructor(
+    private readonly runner: QueryRunner,
+    private readonly client: PgClient,
+    private readonly passThrough: PgClient['query'],
+    private readonly lazy: LazyBegin,
+    private readonly gate: UserGate,
+  ) {}
+
+  /** The manager that user code gets. */
+  get manager(): EntityManager {
+    return this.runner.manager;
+  }
+
+  get queryRunner(): QueryRunner {
+    return this.runner;
+  }
+
+  /**
+   * Runs `work` in a transaction and commits it; rolls back when it throws. Where somebody of the application's sees transactions, it
+   * is one of TypeORM's, or of the application's own.
+   * `timeoutMs` also bounds each statement and each pause between two, so that the server ends what this process has given up.
+   * @throws NotCommitted when COMMIT did not answer COMMIT; ManagerMisused when user code left a query behind
+   */
+  static run<T>(dataSource: DataSource, bounds: Bounds, work: Work<T>): Promise<T> {
+    const { isTypeorms, open } = wayOf(dataSource);
+    return isTypeorms
+      ? UserTransaction.ofHost(dataSource, open, bounds, work)
+      : UserTransaction.ours(dataSource, bounds, work);
+  }
+
+  private static async ours<T>(
+    dataSource: DataSource,
+    { timeoutMs, onMisuse }: Bounds,
+    work: Work<T>,
+  ): Promise<T> {
+    const runner = dataSource.createQueryRunner();
+    let transaction: UserTransaction | undefined;
+    try {
+      const client = await pgClient(runner);
+      await learn(client, dataSource);
+      const passThrough = client.query.bind(client);
+      const lazy = new LazyBegin(client, passThrough, beginning(limits(timeoutMs)));
+      transaction = new UserTransaction(runner, client, passThrough, lazy, new UserGate(lazy, onMisuse));
+      return await transaction.finish(timeoutMs, work);
+    } finally {
+      const released = runner.release();
+      transaction?.takeBack();
+      await released;
+    }
+  }
+
+  private static async ofHost<T>(
+    dataSource: DataSource,
+    open: OpenTransaction | undefined,
+    { timeoutMs, onMisuse }: Bounds,
+    work: Work<T>,
+  ): Promise<T> {
+    // What TypeORM and subscribers send, before the work and behind it.
+    const around: Call = { ofUser: false };
+    let last: LastStatements | undefined;
+    let answers: readonly PgResult[] = [];
+    const inside = async (within: Inside) => {
+      const { runner, client, passThrough } = within;
+      const lazy = LazyBegin.begun(client, passThrough);
+      const gate = new UserGate(lazy, onMisuse, around);
+      const transaction = new UserTransaction(runner, client, passThrough, lazy, gate);
+      within.leave = () => transaction.leave(around);
+      client.query = gate.query as PgClient['query'];
+      await runner.query(setting(limits(timeoutMs)).join('; '));
+      const result = await transaction.unlessUnusable(work);
+      ({ last } = transaction);
+      answers = await transaction.sendLast();
+      return result;
+    };
+    const result = await UserGate.within(around, () =>
+      HostTransaction.run(dataSource, open, timeoutMs + END_MS, inside),
+    );
+    last?.answered?.(answers);
+    return result;
+  }
+
+  private async unlessUnusable<T>(work: Work<T>): Promise<T> {
+    try {
+      const result = await work(this);
+      await this.refuseMisuse();
+      return result;
+    } catch (error) {
+      if (isServerUnusable(error)) await this.destroy();
+      throw error;
+    }
+  }
+
+  /** A write that was started in the very turn in which the code returned is refused while there is something to roll back. */
+  private async refuseMisuse(): Promise<void> {
+    if (this.last !== undefined) await nextTurn();
+    const { misuse } = this.gate;
+    if (misuse !== undefined) throw new ManagerMisused(misuse);
+  }
+
+  private async finish<T>(timeoutMs: number, work: Work<T>): Promise<T> {
+    const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
+    begun(this.runner);
+    const putBack = inPlaceOfQuery(this.client, this.gate.query as PgClient['query']);
+    try {
+      const result = await this.unlessUnusable(work);
+      await this.commit();
+      return result;
+    } catch (error) {
+      await this.rollback();
+      throw error;
+    } finally {
+      clearTimeout(end);
+      over(this.runner);
+      putBack();
+    }
+  }
+
+  /**
+   * Runs user code with the gate open. When it has ended, or `signal` fires, the gate closes: later queries are never sent.
+   * @throws ManagerMisused when committing now would commit a part: a query is still running, a nested transaction is open, the
+   * transaction has failed or is over
+   */
+  async asUser<T>(code: () => Promise<T> | T, signal?: AbortSignal): Promise<T> {
+    // Time that went into waiting for a connection counts: code that nobody waits for is not started.
+    signal?.throwIfAborted();
+    const call: Call = { ofUser: true };
+    const depth = nestingOf(this.runner);
+    try {
+      const result = await this.gate.run(call, code, signal);
+      // Closed in the same turn: between the two a query would be sent that nobody looks at.
+      if (call.fault !== undefined) throw call.fault;
+      const fault = this.faultAfter(depth);
+      if (fault !== undefined) throw new ManagerMisused(fault);
+      return result;
+    } catch (error) {
+      this.gate.hasFailed(call, signal?.aborted === true);
+      // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
+      // the client itself in its hands.
+      if (this.gate.isBusy || signal?.aborted === true) await this.destroy();
+      throw call.fault ?? error;
+    } finally {
+      this.gate.close(call);
+    }
+  }
+
+  private faultAfter(depth: number): string | undefined {
+    const { running } = this.gate;
+    if (running > 0) {
+      const queries = running === 1 ? '1 query was' : `${running} queries were`;
+      return `${queries} still running when the handler ended: ${REMEDY}`;
+    }
+    const status = this.client.getTransactionStatus();
+    if (status === 'E') return this.gate.swallowed;
+    if (status === 'I' && this.lazy.isOpen)
+      return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
+    if (nestingOf(this.runner) === depth) return undefined;
+    return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
+  }
+
+  /** A statement of ours, whatever the gate. */
+  async query(sql: string, parameters?: readonly unknown[]): Promise<Record<string, unknown>[]> {
+    await this.lazy.begin();
+    return (await this.passThrough(sql, parameters)).rows;
+  }
+
+  /** Runs statements of a store, which go through the manager, with the gate open for them alone. */
+  async asOurs<T>(work: (manager: EntityManager) => Promise<T>): Promise<T> {
+    const call: Call = { ofUser: false };
+    try {
+      return await this.gate.run(call, () => work(this.manager));
+    } finally {
+      this.gate.close(call);
+    }
+  }
+
+  /**
+   * Leaves the last statements to be sent with the COMMIT, in one message: a round trip less for each run. One that is refused must
+   * fail, so that nothing is committed.
+   */
+  commitWith(last: LastStatements): void {
+    this.last = last;
+  }
+
+  private async commit(): Promise<void> {
+    const { statements = [] } = this.last ?? {};
+    await this.lazy.opening;
+    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
+    // Nothing was begun, and nothing is to be done.
+    if (begin.length > 0 && statements.length === 0) return;
+    let answers: PgResult[];
+    try {
+      answers = await this.send([...begin, ...statements, { sql: 'COMMIT' }]);
+    } catch (error) {
+      const refusal = this.last?.refusal(error);
+      if (refusal !== undefined) throw refusal;
+      // An answer all the same, and no doubt about the end: a deferred constraint, for one.
+      if (sqlStateOf(error) !== undefined && !isServerUnusable(error)) throw error;
+      await this.destroy();
+      throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
+    }
+    const answer = answers.at(-1);
+    if (answer?.command !== 'COMMIT') {
+      // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
+      await this.destroy();
+      throw new NotCommitted(false, `COMMIT was answered ${answer?.command}: ${this.gate.swallowed}`);
+    }
+    this.last?.answered?.(answers.slice(begin.length));
+  }
+
+  /** Where the COMMIT is somebody else's. */
+  private async sendLast(): Promise<readonly PgResult[]> {
+    const { statements = [], refusal } = this.last ?? {};
+    if (statements.length === 0) return [];
+    try {
+      return await this.send(statements);
+    } catch (error) {
+      throw refusal?.(error) ?? error;
+    }
+  }
+
+  private send(statements: readonly Statement[]): Promise<PgResult[]> {
+    this.sent = true;
+    return inOneMessage(this.client, dataSourceOf(this.runner.manager), statements, this.passThrough);
+  }
+
+  private async rollback(): Promise<void> {
+    if (this.destroyed) return;
+    try {
+      if (this.lazy.opening !== undefined || this.sent) await this.passThrough('ROLLBACK');
+    } catch {
+      await this.destroy();
+    }
+  }
+
+  /** When everything has been answered, the hooks of subscribers included. */
+  private async leave(around: Call): Promise<() => void> {
+    await this.gate.idle();
+    around.settled = true;
+    this.gate.end();
+    return () => this.takeBack();
+  }
+
+  private async destroy(): Promise<void> {
+    this.destroyed = true;
+    await destroyConnection(this.runner);
+  }
+
+  /**
+   * After the release. TypeORM throws at whoever still calls the manager; of code that nobody awaits, that would end the process
+   * as an unhandled rejection. Such calls come to the gate instead, and never to the connection, which is another's by now.
+   */
+  private takeBack(): void {
+    Object.assign(this.runner, { isReleased: false, databaseConnection: { query: this.gate.query } });
+  }
+}
+
+/** PostgreSQL refuses more than 2^31 - 1 ms. */
+function limits(timeoutMs: number): Record<string, number> {
+  const bound = Math.min(Math.max(1, timeoutMs), MAX_TIMER_MS - 1000);
+  return { statement_timeout: bound, idle_in_transaction_session_timeout: bound + 1000 };
+}
+
+/** How many transactions are open on a runner, nested ones counted: TypeORM's own, protected count. */
+function nestingOf(runner: QueryRunner): number {
+  return (runner as unknown as { transactionDepth: number }).transactionDepth;
+}

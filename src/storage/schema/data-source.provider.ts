@@ -1,0 +1,39 @@
+import type { FactoryProvider } from '@nestjs/common';
+import { getDataSourceToken } from '@nestjs/typeorm';
+import type { DataSource } from 'typeorm';
+import { ConfigurationError } from '../../core/errors.js';
+import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+
+/** The application's own DataSource, under the package's token. Optional for Nest, so that it is us who say what is missing. */
+export function dataSourceProvider(name: string | undefined): FactoryProvider<DataSource> {
+  return {
+    provide: WEBHOOKS_DATA_SOURCE,
+    inject: [{ token: getDataSourceToken(name), optional: true }],
+    useFactory: (given?: DataSource) => onlyPostgres(given ?? refuse(name)),
+  };
+}
+
+/**
+ * Those that speak to PostgreSQL by another driver, or to what calls itself compatible, would boot and then answer 503: CockroachDB has
+ * no LISTEN and no advisory locks, and Aurora's Data API no connection that a transaction could be pinned to.
+ */
+function onlyPostgres(dataSource: DataSource): DataSource {
+  const { type } = dataSource.options;
+  if (type === 'postgres') return dataSource;
+  throw new ConfigurationError(
+    `WebhooksModule needs a DataSource of PostgreSQL: expected type: 'postgres', received type: '${type}'. Where the application's own ` +
+      `data is elsewhere, add a second one, TypeOrmModule.forRoot({ name: 'webhooks', type: 'postgres', … }), and give its name: ` +
+      `WebhooksModule.forRoot({ dataSource: 'webhooks', … })`,
+  );
+}
+
+function refuse(name: string | undefined): never {
+  const named = name === undefined ? '' : `name: '${name}', `;
+  throw new ConfigurationError(
+    `WebhooksModule needs the application's DataSource: expected TypeOrmModule.forRoot({ ${named}type: 'postgres', … }) among the ` +
+      `imports of the root module, found none` +
+      (name === undefined
+        ? '. Of one that has a name, give it: WebhooksModule.forRoot({ dataSource: name, … })'
+        : ' of that name'),
+  );
+}
