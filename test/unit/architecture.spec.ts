@@ -85,7 +85,8 @@ describe('the architecture', () => {
 
   it('a folder holds at most 20 files, so that one can see what is there', () => {
     const counts = new Map<string, number>();
-    for (const folder of files.map((file) => dirname(file))) counts.set(folder, (counts.get(folder) ?? 0) + 1);
+    for (const folder of files.map((file) => dirname(file)))
+      counts.set(folder, (counts.get(folder) ?? 0) + 1);
     const crowded = [...counts].filter(([folder, count]) => count > 20 && folder !== 'sources/providers');
     expect(crowded).toEqual([]);
   });
