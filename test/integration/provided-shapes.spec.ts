@@ -236,7 +236,7 @@ describe('A7 who a handler is', () => {
     expect(row).toMatchObject({ state: 'pending', leased_by: null });
     expect(inbox.alerts).toEqual([]);
 
-    await inbox.query(`UPDATE webhook_claim SET received_at = now() - interval '2 hours'`);
+    await inbox.query(`UPDATE webhook_outbox SET first_leased_at = now() - interval '2 hours'`);
     await inbox.makeDue();
     await inbox.relay.tick();
     expect(inbox.alerts).toEqual([{ kind: 'unknown-name', name: 'awardee/a', rows: 1 }]);

@@ -10,7 +10,7 @@ import { rowFacts } from './row-facts.js';
 
 /** When they are looked at again: another build may have their handler by then. */
 const AGAIN_MS = 60_000;
-/** As for names that nobody knows. */
+/** Since the row's second lease, by the database's clock. Names without a handler have the same time. */
 const ALARM_AGE_MS = 3_600_000;
 
 /**
@@ -42,7 +42,7 @@ export class StrangerRows {
     if (rows.length === 0) return;
     await this.store.release(manager, rows, { delayMs: AGAIN_MS });
     for (const row of rows) this.tell(row);
-    const names = new Set(rows.filter(isOld).map(({ name }) => name));
+    const names = new Set(rows.filter(({ ageMs }) => ageMs >= ALARM_AGE_MS).map(({ name }) => name));
     for (const name of names) this.alarm(name, rows.filter((row) => row.name === name).length);
   }
 
@@ -61,9 +61,4 @@ export class StrangerRows {
     this.alarmed.add(name);
     this.alerts.raise({ kind: 'unknown-name', name, rows });
   }
-}
-
-function isOld({ event, arrivedAt }: LeasedRow): boolean {
-  const waitedMs = arrivedAt === undefined ? 0 : performance.now() - arrivedAt;
-  return Math.max(waitedMs, Date.now() - event!.receivedAt.getTime()) >= ALARM_AGE_MS;
 }
