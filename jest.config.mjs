@@ -13,6 +13,9 @@ export const LONG = [
   'crash/*',
   'e2e/bad-handlers',
   'e2e/clone',
+  'e2e/example-receiver',
+  'e2e/fuzz',
+  'e2e/host-application',
   'e2e/host-pipelines',
   'e2e/package',
   'e2e/unfinished-bodies',
@@ -20,7 +23,11 @@ export const LONG = [
   'integration/business-record',
   'integration/closed-manager',
   'integration/doubt',
+  'integration/handler-options',
   'integration/outage',
+  'integration/places',
+  'integration/retention',
+  'integration/subscribers',
   'integration/wake-up',
 ].map((name) => `**/test/${name}.spec.ts`);
 

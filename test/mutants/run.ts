@@ -39,6 +39,8 @@ async function outcomes(copy: string, spec: string, tests: readonly string[]): P
     '--experimental-vm-modules',
     join(ROOT, 'node_modules/jest/bin/jest.js'),
     spec,
+    // Specs of `npm run test:long` too.
+    '--testMatch=**/*.spec.ts',
     '-t',
     tests.map(escaped).join('|'),
   ];

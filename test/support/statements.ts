@@ -9,7 +9,7 @@ export interface Statement {
 
 /**
  * Every statement that goes through TypeORM while `work` runs, and every one of ours that goes past it, in this process; `heard` grows
- * meanwhile.
+ * meanwhile. Texts are as the stores have them, without the schema of the tables.
  */
 export async function hear(
   dataSource: DataSource,
@@ -18,8 +18,10 @@ export async function hear(
   const heard: Statement[] = [];
   const { logger } = dataSource;
   const nothing = () => undefined;
+  const add = (sql: string, parameters: readonly unknown[]) =>
+    void heard.push({ sql: sql.replaceAll('"public".', ''), parameters: [...parameters] });
   dataSource.logger = {
-    logQuery: (sql, parameters: unknown[] = []) => void heard.push({ sql, parameters }),
+    logQuery: (sql, parameters: unknown[] = []) => add(sql, parameters),
     logQueryError: nothing,
     logQuerySlow: nothing,
     logSchemaBuild: nothing,
@@ -30,7 +32,7 @@ export async function hear(
   Client.prototype.query = function (this: Client, ...args: unknown[]) {
     const [message] = args;
     if (message instanceof OneMessage)
-      for (const { sql, values = [] } of message.statements) heard.push({ sql, parameters: [...values] });
+      for (const { sql, values = [] } of message.statements) add(sql, values);
     return query.apply(this, args);
   } as unknown as Client['query'];
   try {
