@@ -74,7 +74,12 @@ export { migrate } from './storage/schema/migrate.js';
 export { webhookEntities, WebhookEventView, WebhookWorkView } from './storage/schema/view-entities.js';
 export type { EntityOptions } from './storage/schema/view-entities.js';
 export { WebhookLifecycle } from './core/telemetry/lifecycle-events.js';
-export type { LifecycleEvents } from './core/telemetry/lifecycle-events.js';
+export type {
+  LifecycleEvents,
+  LifecycleListener,
+  LifecycleOfEvent,
+  LifecycleOfRow,
+} from './core/telemetry/lifecycle-events.js';
 export { outsideTransaction } from './storage/postgres/user-gate.js';
 
 export type { Alert, OnAlert } from './core/telemetry/alert.js';
@@ -139,7 +144,10 @@ export type {
 export type { BatchDecorator } from './handlers/on-webhook.decorator.js';
 export type { Verified } from './inbox/delivery.verifier.js';
 export type { RejectionSample } from './inbox/rejections.js';
-export type { NotDead } from './operator/revivals.js';
+export type { FilteredList } from './operator/event.filter.js';
+export type { ListPage, ListView, TenantOfSource } from './operator/inspector.js';
+export type { ClaimsMode, OpenTransaction } from './core/options/options.js';
+export type { NotDead, RevivalPlan, RowProgress } from './operator/revivals.js';
 export type { SecondLookReport } from './operator/explain/second-look.js';
 export type { SecretVerdict } from './operator/explain/secret-verdict.js';
 export type { HandlerCode } from './outbox/runs/handler.runner.js';

@@ -3,7 +3,7 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { UUID } from '../core/log/place.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { FILTERS, filterKeys, type FilteredList } from '../operator/event.filter.js';
-import { Inspector, type InspectedEvent, type Look } from '../operator/inspector.js';
+import { Inspector, type InspectedEvent, type ListView } from '../operator/inspector.js';
 import { MAX_AT_ONCE, Operator } from '../operator/operator.js';
 import { Stats } from '../operator/stats.js';
 import { contentOf, type Content } from './content.js';
@@ -66,7 +66,7 @@ export class DashboardLists {
 
   private async filtered(name: FilteredList, query: unknown, rights: Rights): Promise<unknown> {
     const { q, after, zone } = read(QUERY[name], query, 'query');
-    const look: Look = { zone, visible: await rights.visible(this.sources()) };
+    const look: ListView = { zone, visible: await rights.visible(this.sources()) };
     const unknown = this.inspector.unknownNames(q, name);
     const hints = unknown.length > 0 ? { hints: unknown } : {};
     switch (name) {

@@ -67,22 +67,22 @@ export interface InspectedRelays {
   readonly overdue: Backlog['overdue'];
 }
 
-/** How a list is looked at. */
-export interface Look {
+/** What a list shows. */
+export interface ListView {
   /** The zone of times without an offset in a filter, by its IANA name. @default 'UTC' */
   readonly zone?: string | undefined;
   /** Sources to show; others are left out. @default all */
   readonly visible?: readonly string[] | undefined;
   /** Pairs of source and tenant to show. @default all */
-  readonly pairs?: readonly Scope[] | undefined;
+  readonly pairs?: readonly TenantOfSource[] | undefined;
 }
 /** A source and a tenant of it. */
-export interface Scope {
+export interface TenantOfSource {
   readonly source: string;
   readonly tenant: string;
 }
 /** Part of a list, and where the next one begins. */
-export type Part<K extends string, T> = { readonly [N in K]: readonly T[] } & { readonly next?: string };
+export type ListPage<K extends string, T> = { readonly [N in K]: readonly T[] } & { readonly next?: string };
 
 const PAGE = 50;
 const SOURCES_PAGE = 24;
@@ -110,13 +110,13 @@ export class Inspector {
    * @param after `next` of the page before
    * @throws InputRefused
    */
-  async events(filter: string, after?: string, limit = PAGE, look: Look = {}): Promise<EventPage> {
+  async events(filter: string, after?: string, limit = PAGE, look: ListView = {}): Promise<EventPage> {
     const parsed = this.parsed(filter, 'events', look);
     const sources = [...this.options.sources.keys()];
     return this.reads.run((manager) => this.search.events(manager, parsed, limit, sources, placeOf(after)));
   }
 
-  private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: Look): ListFilter {
+  private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: ListView): ListFilter {
     return {
       ...parseFilter(filter, list, zone),
       ...(visible ? { visible } : {}),
@@ -165,7 +165,11 @@ export class Inspector {
   }
 
   /** @throws InputRefused; so do the other lists with a filter */
-  async effects(filter: string, before?: string, look: Look = {}): Promise<Part<'effects', EffectRow>> {
+  async effects(
+    filter: string,
+    before?: string,
+    look: ListView = {},
+  ): Promise<ListPage<'effects', EffectRow>> {
     const parsed = this.parsed(filter, 'effects', look);
     return this.reads.run((manager) => this.search.effects(manager, parsed, PAGE, before));
   }
@@ -175,7 +179,7 @@ export class Inspector {
     return [...this.registry.effects().keys()];
   }
 
-  async deadGroups(filter = '', after?: string, look: Look = {}): Promise<Part<'groups', DeadGroup>> {
+  async deadGroups(filter = '', after?: string, look: ListView = {}): Promise<ListPage<'groups', DeadGroup>> {
     const parsed = this.parsed(filter, 'dead', look);
     const { groups, next } = await this.reads.run((manager) =>
       this.deadRows.groups(manager, parsed, PAGE, placeOf(after)),
@@ -188,8 +192,8 @@ export class Inspector {
     fingerprint: string,
     after?: string,
     limit = 200,
-    { pairs }: Look = {},
-  ): Promise<{ readonly group?: DeadGroup } & Part<'rows', DeadRow>> {
+    { pairs }: ListView = {},
+  ): Promise<{ readonly group?: DeadGroup } & ListPage<'rows', DeadRow>> {
     return this.reads.run(async (manager) => {
       const group = await this.deadRows.group(manager, fingerprint, pairs);
       const rows = await this.deadRows.rows(manager, fingerprint, limit, placeOf(after), pairs);
@@ -199,12 +203,12 @@ export class Inspector {
   }
 
   /** Sources and tenants of the dead rows that lists look at. */
-  async deadScopes(): Promise<Scope[]> {
+  async deadScopes(): Promise<TenantOfSource[]> {
     return this.reads.run((manager) => this.deadRows.scopes(manager));
   }
 
   /** Source and tenant of events and outbox rows, by our ids; what does not exist, or is of no event, is left out. */
-  async scopes(ids: readonly string[]): Promise<ReadonlyMap<string, Scope>> {
+  async scopes(ids: readonly string[]): Promise<ReadonlyMap<string, TenantOfSource>> {
     return this.reads.run((manager) => this.search.scopes(manager, ids));
   }
 
@@ -216,8 +220,8 @@ export class Inspector {
   async rejections(
     filter = '',
     before?: string,
-    look: Look = {},
-  ): Promise<Part<'rejections', ListedRejection>> {
+    look: ListView = {},
+  ): Promise<ListPage<'rejections', ListedRejection>> {
     const parsed = this.parsed(filter, 'rejections', look);
     const rejections = await this.reads.run((manager) => this.rejected.list(manager, parsed, PAGE, before));
     return { rejections, ...nextOf(rejections) };
@@ -235,9 +239,9 @@ export class Inspector {
   async sources(
     search = '',
     after = '',
-    { visible }: Look = {},
+    { visible }: ListView = {},
     limit = SOURCES_PAGE,
-  ): Promise<Part<'sources', InspectedSource> & { readonly total: number }> {
+  ): Promise<ListPage<'sources', InspectedSource> & { readonly total: number }> {
     const found = [...this.options.sources.keys()]
       .filter(
         (name) => name.toLowerCase().includes(search.toLowerCase()) && visible?.includes(name) !== false,
@@ -299,7 +303,7 @@ export class Inspector {
     });
   }
 
-  async audit(filter = '', before?: string, look: Look = {}): Promise<Part<'audit', AuditRow>> {
+  async audit(filter = '', before?: string, look: ListView = {}): Promise<ListPage<'audit', AuditRow>> {
     const parsed = this.parsed(filter, 'audit', look);
     const audit = await this.reads.run((manager) => this.auditRows.list(manager, parsed, PAGE, before));
     return { audit, ...nextOf(audit) };

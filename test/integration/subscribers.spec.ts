@@ -201,7 +201,7 @@ it('a hook that waits for ever holds neither place nor connection, and what was 
   for (const hook of HOOKS.slice(0, 4)) {
     acts = { [hook]: hang };
     trace = [];
-    const ended = HostTransaction.run(inbox.dataSource, undefined, 50, async ({ manager }) => {
+    const ended = HostTransaction.run(inbox.dataSource, undefined, 1_000, async ({ manager }) => {
       await write(hook)(manager);
       return 'done';
     });

@@ -2,10 +2,10 @@ import { Injectable } from '@nestjs/common';
 import type { EventKey } from '../event.js';
 
 /** An event, and what is known of it where it came. */
-interface OfEvent extends EventKey {
+export interface LifecycleOfEvent extends EventKey {
   readonly type: string;
 }
-interface OfRow {
+export interface LifecycleOfRow {
   readonly outboxId: string;
   /** The full name of the handler (`source/name`), or that of the effect. */
   readonly name: string;
@@ -17,21 +17,21 @@ interface OfRow {
 /** What a listener is told, by the name of what has happened. */
 export interface LifecycleEvents {
   /** Committed: the event is ours, with so many handlers owed for it. */
-  readonly claimed: OfEvent & { readonly id: string; readonly handlers: number };
-  readonly duplicate: OfEvent;
+  readonly claimed: LifecycleOfEvent & { readonly id: string; readonly handlers: number };
+  readonly duplicate: LifecycleOfEvent;
   /** `source` is '' where the request reached none. */
   readonly rejected: { readonly source: string; readonly reason: string };
   /** A handler's transaction has committed; `superseded`: its event was stale. */
-  readonly handled: OfRow & { readonly outcome: 'done' | 'superseded' };
-  readonly effectDone: OfRow;
-  readonly dead: OfRow & { readonly reason: string };
-  readonly parked: OfRow & { readonly reason: string };
+  readonly handled: LifecycleOfRow & { readonly outcome: 'done' | 'superseded' };
+  readonly effectDone: LifecycleOfRow;
+  readonly dead: LifecycleOfRow & { readonly reason: string };
+  readonly parked: LifecycleOfRow & { readonly reason: string };
   /** A person has had the event run again. */
   readonly replayed: EventKey;
 }
 
-type Listener<N extends keyof LifecycleEvents> = (event: LifecycleEvents[N]) => unknown;
-type Listeners = { [N in keyof LifecycleEvents]?: Set<Listener<N>> };
+export type LifecycleListener<N extends keyof LifecycleEvents> = (event: LifecycleEvents[N]) => unknown;
+type Listeners = { [N in keyof LifecycleEvents]?: Set<LifecycleListener<N>> };
 
 /**
  * Tells the application of what happens here, after the commit, in this process alone: `lifecycle.on('dead', ({ name }) => …)`. A
@@ -43,8 +43,10 @@ export class WebhookLifecycle {
   private readonly listeners: Listeners = {};
 
   /** Returns what ends it. */
-  on<N extends keyof LifecycleEvents>(name: N, listener: Listener<N>): () => void {
-    const all = (this.listeners[name] ??= new Set() as NonNullable<Listeners[N]>) as Set<Listener<N>>;
+  on<N extends keyof LifecycleEvents>(name: N, listener: LifecycleListener<N>): () => void {
+    const all = (this.listeners[name] ??= new Set() as NonNullable<Listeners[N]>) as Set<
+      LifecycleListener<N>
+    >;
     all.add(listener);
     return () => void all.delete(listener);
   }
