@@ -115,14 +115,20 @@ function wrapQueries(): void {
     if (onPoint === undefined) return send();
     const sendOther = (sql: string) => original.call(this, sql);
     if (query instanceof OneMessage) return aroundMessage(this, query, send, sendOther);
-    if (typeof query !== 'string' || typeof args.at(-1) === 'function') return send();
-    const point = pointOf(this, query, values as unknown[] | undefined);
+    const { text, values: own } = typeof query === 'string' ? { text: query, values } : settingsOf(query);
+    if (typeof text !== 'string' || typeof args.at(-1) === 'function') return send();
+    const point = pointOf(this, text, own as unknown[] | undefined);
     return point === undefined ? send() : around(this, [point], send, sendOther);
   };
   Client.prototype.query = wrapped as unknown as Client['query'];
 }
 
-function pointOf(client: Client, text: string, [id]: unknown[] = []): Point | undefined {
+const settingsOf = (query: unknown) =>
+  Object(query) as { readonly text?: unknown; readonly values?: unknown };
+
+function pointOf(client: Client, sent: string, [id]: unknown[] = []): Point | undefined {
+  // As the stores have it, without the schema of the tables.
+  const text = sent.replaceAll('"public".', '');
   if (/^(START TRANSACTION|BEGIN)/.test(text)) inTransaction.set(client, new Set());
   const seen = inTransaction.get(client);
   const begun = beginOf(text);
