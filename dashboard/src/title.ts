@@ -1,4 +1,4 @@
-/** The title of the browser's tab: what waits for a person, the screen, and what it shows. */
+/** The title of the browser's tab: the number of rows that wait for a person, and the name of the screen. */
 let screen = '';
 let waiting = '';
 

@@ -10,7 +10,10 @@ export type Steps = (reason: string) => AsyncGenerator<{ done: number; said?: st
 
 type Phase = 'ask' | 'run' | 'failed' | 'done';
 
-/** Confirms an action, asks why, shows its progress, and says what came of it. A failure keeps what was typed, and can be tried again. */
+/**
+ * Asks a person to confirm an action and to give a reason. It shows the progress and the outcome. After a failure the typed reason
+ * stays, and the person can try again.
+ */
 export function ActDialog(props: {
   title: string;
   verb: string;
@@ -171,7 +174,7 @@ export function ActDialog(props: {
   );
 }
 
-/** What was done before a failure, and what to do. */
+/** Shows the rows that were done before a failure, and the next step. */
 function failedText(error: unknown, done: number, total: number): string {
   const text = error instanceof Error ? error.message : String(error);
   return done === 0

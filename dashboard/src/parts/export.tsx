@@ -1,6 +1,6 @@
 import { csvOf, jsonLinesOf } from '../csv.ts';
 
-/** Saves rows of a list as a file, made in the browser from what it shows. */
+/** Saves the shown rows of a list as a file. The browser makes the file. */
 export function Export({ name, rows }: { name: string; rows: readonly object[] }) {
   const save = (text: string, type: string, ending: string) => {
     const url = URL.createObjectURL(new Blob([text], { type }));

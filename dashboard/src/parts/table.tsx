@@ -140,8 +140,8 @@ export function Bulk(props: {
 }
 
 /**
- * The rows in the order of the moment when the pointer came, with their newest content, until the pointer leaves. What came on top
- * since then is counted, so that nobody clicks on a row that has just moved.
+ * Keeps the order of the rows while the pointer is over the list, and shows their newest content. New rows are only counted, so that
+ * nobody clicks on a row that has just moved.
  */
 export function useSteady<T>(rows: T[], idOf: (row: T) => string) {
   const [held, setHeld] = useState<T[] | undefined>();

@@ -139,7 +139,7 @@ export function Fault(props: { error: ApiError; onRetry?: () => void }) {
   );
 }
 
-/** A link to the application's login page, in a tab of its own: what was typed here stays. */
+/** A link to the application's login page. It opens in a new tab, so that typed text stays here. */
 export function SignIn() {
   const url = useSignIn();
   if (!url) return null;

@@ -301,7 +301,7 @@ const AUDIT_COLUMNS: readonly Column<AuditRow>[] = [
 
 const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
 
-/** What was acted on, with a link to it. */
+/** The target of an action, with a link to it. */
 function Target({ row }: { row: AuditRow }) {
   const to = targetLink(row);
   return to === undefined ? (

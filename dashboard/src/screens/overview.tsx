@@ -182,7 +182,7 @@ function Tile(props: { name: string; value: string; note?: string; tone?: 'warn'
 /** Seen as going on while its cause was told of within this time: an alert is told again while its cause lasts. */
 const LASTS_MS = 15 * 60_000;
 
-/** What was told within the last day, on top of the page; those that go on first. Muted ones are folded away. */
+/** The alerts of the last day. Alerts that go on come first, and muted alerts are folded away. */
 function Alerts({ alerts }: { alerts: Alert[] }) {
   const now = useNow();
   const [muted, mute] = useMuted();
