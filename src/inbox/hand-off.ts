@@ -1,4 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { Instance } from '../core/instance.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 import { neutral } from '../core/neutral.js';
@@ -43,6 +44,7 @@ export class HandOff {
     private readonly registry: HandlerRegistry,
     private readonly claimer: Claimer,
     private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly loop: RelayLoop,
     private readonly runner: JobRunner,
     private readonly paused: PausedNames,
@@ -60,7 +62,7 @@ export class HandOff {
       const place = this.place(event, handlers[index]!, row);
       if (place === undefined) return row;
       places.push(place);
-      return { ...row, lease: { owner: this.relay.owner, ms: this.leaseMs } };
+      return { ...row, lease: { owner: this.instance.id, ms: this.leaseMs } };
     });
     return { event, rows, places };
   }
@@ -101,7 +103,7 @@ export class HandOff {
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
-    const leased = leasedRow(event, row, this.relay.owner, new Date());
+    const leased = leasedRow(event, row, this.instance.id, new Date());
     // From before the insert: the lease ends no sooner than this process believes.
     return this.runner.hold(leased, performance.now() + relay.leaseMs);
   }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { Instance } from '../core/instance.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { WebhookLifecycle } from '../core/telemetry/lifecycle-events.js';
 import { logLine } from '../core/log/log.js';
@@ -11,7 +12,6 @@ import { DeliveryPlaces, NoPlace } from '../outbox/relay/delivery-places.js';
 import { FailureSettler, type RunOutcome } from '../outbox/runs/failure.settler.js';
 import { HandlerRunner } from '../outbox/runs/handler.runner.js';
 import { LoneStatements } from '../outbox/runs/lone-statements.js';
-import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
 import { rowFacts } from '../outbox/relay/row-facts.js';
 import { StrangerRows } from '../outbox/relay/stranger-rows.js';
 import type { NewHandlerRow } from '../storage/claim.store.js';
@@ -44,7 +44,7 @@ export class ProviderRetries {
     private readonly registry: HandlerRegistry,
     private readonly runner: HandlerRunner,
     private readonly failures: FailureSettler,
-    private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly places: DeliveryPlaces,
     private readonly statements: LoneStatements,
     private readonly paused: PausedWork,
@@ -80,7 +80,7 @@ export class ProviderRetries {
     routes: readonly { name: string; maxAttempts: number }[],
     secondTry = false,
   ): Promise<Taken> {
-    const lease = { owner: this.relay.owner, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
+    const lease = { owner: this.instance.id, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
     const rows = names.map((name) => this.claimer.row(event, name, lease));
     const [result] = await this.claimer.claim(manager, [{ event, rows }], secondTry);
     if (result!.won) return won(event, rows, lease.owner, result!.receivedAt!);
@@ -103,7 +103,7 @@ export class ProviderRetries {
     leasedNames: readonly string[],
     otherNames: readonly string[],
   ): Promise<Taken> {
-    const lease = { owner: this.relay.owner, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
+    const lease = { owner: this.instance.id, ms: source.ackTimeoutMs + LEASE_MARGIN_MS };
     const rows = leasedNames.map((name) => this.claimer.row(event, name, lease));
     const others = otherNames.map((name) => this.claimer.row(event, name));
     const [result] = await this.claimer.claim(manager, [{ event, rows: [...rows, ...others] }]);

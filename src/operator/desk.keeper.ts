@@ -7,6 +7,7 @@ import {
   type OnModuleDestroy,
 } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { Instance } from '../core/instance.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Alert } from '../core/telemetry/alert.js';
 import { Alerts } from '../core/telemetry/alerts.js';
@@ -86,6 +87,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly registry: HandlerRegistry,
     private readonly deadLetters: DeadLetters,
     private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
     private readonly untold: UntoldDeaths,
@@ -112,7 +114,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     const leaving = this.quietly(async () => {
       await this.untold.look();
       await this.flush();
-      await this.onOne((manager) => this.relays.leave(manager, this.relay.owner));
+      await this.onOne((manager) => this.relays.leave(manager, this.instance.id));
     });
     await within(leaving, END_MS);
   }
@@ -133,7 +135,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       await this.reads.run((bounded) => this.former.tell(bounded));
     }
     const { manager } = this.dataSource;
-    const isOurs = await this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
+    const isOurs = await this.leases.take(manager, JOB, this.instance.id, JOB_MS);
     if (!isOurs) {
       measureBacklog(undefined);
       return this.deadLetters.recheck();
@@ -167,7 +169,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
       }
       await this.writeApart({ ...counted, metrics }, alerts);
     }
-    await this.onOne((manager) => this.relays.beat(manager, this.instance()), END_MS);
+    await this.onOne((manager) => this.relays.beat(manager, this.beat()), END_MS);
     await this.onOne((manager) => this.explainer.explain(manager), PRUNE_MS);
   }
 
@@ -235,9 +237,9 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     await this.explainer.prune(manager);
   }
 
-  private instance() {
+  private beat() {
     return {
-      id: this.relay.owner,
+      id: this.instance.id,
       host: hostname(),
       pid: process.pid,
       node: process.version,

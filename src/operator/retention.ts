@@ -1,13 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { Instance } from '../core/instance.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Decider } from '../core/decider.js';
 import { logLine } from '../core/log/log.js';
 import { retentionAges, type ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
 import { inTransaction } from '../storage/postgres/connection.js';
 import { Audit } from '../storage/desk/audit.js';
 import { LeaseStore } from '../storage/lease.store.js';
@@ -54,7 +54,7 @@ export class Retention {
     private readonly store: RetentionStore,
     private readonly former: FormerSources,
     private readonly leases: LeaseStore,
-    private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly audit: Audit,
   ) {}
 
@@ -104,7 +104,7 @@ export class Retention {
         return { count: await this.store.deleteNotes(manager, auditMs), more: false };
       });
     } finally {
-      await this.leases.giveBack(this.dataSource.manager, JOB, this.relay.owner);
+      await this.leases.giveBack(this.dataSource.manager, JOB, this.instance.id);
     }
     const { ran: _ran, ...counts } = report;
     this.logger.log(logLine('retention ended', counts));
@@ -190,7 +190,7 @@ export class Retention {
   }
 
   private mine(): Promise<boolean> {
-    return this.leases.take(this.dataSource.manager, JOB, this.relay.owner, JOB_MS);
+    return this.leases.take(this.dataSource.manager, JOB, this.instance.id, JOB_MS);
   }
 }
 

@@ -1,5 +1,6 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { hmac, OnWebhook, type WebhookEvent, type WebhooksOptions } from '../../src/index.js';
+import { Instance } from '../../src/core/instance.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { JobRunner } from '../../src/outbox/relay/job.runner.js';
 import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
@@ -119,7 +120,7 @@ it('a row that finds a place is inserted leased, and run after the commit withou
   await inbox.deliverTo('free', '1');
   await until(() => events.length === 1);
   expect(await inbox.rows(HANDED_OFF)).toMatchObject([
-    { state: 'pending', leased_by: inbox.relay.owner, attempt: 1 },
+    { state: 'pending', leased_by: inbox.app.get(Instance).id, attempt: 1 },
   ]);
   latch.open();
   await done();

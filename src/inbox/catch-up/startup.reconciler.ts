@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import type { Decider } from '../../core/decider.js';
@@ -7,7 +8,6 @@ import { logLine } from '../../core/log/log.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
-import { OutboxRelay } from '../../outbox/relay/outbox.relay.js';
 import { WakeUp } from '../../outbox/wake/wake-up.js';
 import { Audit } from '../../storage/desk/audit.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../../storage/claim.store.js';
@@ -53,7 +53,7 @@ export class StartupReconciler {
     private readonly leases: LeaseStore,
     private readonly records: RecordReconciler,
     private readonly registry: HandlerRegistry,
-    private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly wakeUp: WakeUp,
     private readonly alerts: Alerts,
     private readonly audit: Audit,
@@ -73,7 +73,7 @@ export class StartupReconciler {
 
   private async reconcileNow(): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
-    const mine = () => this.leases.take(manager, JOB, this.relay.owner, JOB_MS);
+    const mine = () => this.leases.take(manager, JOB, this.instance.id, JOB_MS);
     const rematched = { events: 0, added: 0, missing: 0 };
     const records = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
     if (!(await mine())) return { ran: false, ...rematched, records };
@@ -88,7 +88,7 @@ export class StartupReconciler {
     } finally {
       // Each row was committed by itself: what a later one has failed with takes nothing from those before it.
       if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
-      await this.leases.giveBack(manager, JOB, this.relay.owner);
+      await this.leases.giveBack(manager, JOB, this.instance.id);
     }
   }
 

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
@@ -34,8 +34,6 @@ const MANY_BATCHES = 4;
 /** Leases due rows and starts them: one round's looks, of which each is a statement. */
 @Injectable()
 export class Leaser {
-  /** Names this process in `leased_by`; new at each start, so that a restarted process is not taken for the former one. */
-  readonly owner = randomUUID();
   private readonly logger = new InboxLogger();
   private leasing: Promise<unknown> = Promise.resolve();
   private readonly dry = new DryNames();
@@ -45,6 +43,7 @@ export class Leaser {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly instance: Instance,
     private readonly store: OutboxStore,
     private readonly plan: LeasePlan,
     private readonly pace: Pace,
@@ -149,8 +148,8 @@ export class Leaser {
     this.dry.lookBegins();
     const lease = (connection: EntityManager) =>
       alone
-        ? this.store.leaseAlone(connection, this.owner, leaseMs, names)
-        : this.store.lease(connection, this.owner, leaseMs, names, limit);
+        ? this.store.leaseAlone(connection, this.instance.id, leaseMs, names)
+        : this.store.lease(connection, this.instance.id, leaseMs, names, limit);
     const { leased, exhausted, moved, lastDue } = await this.untold.unlessAnswered(() =>
       onConnection(this.dataSource, lease, leaseMs),
     );

@@ -33,11 +33,6 @@ export class OutboxRelay {
     private readonly statements: LoneStatements,
   ) {}
 
-  /** Names this process in `leased_by`. */
-  get owner(): string {
-    return this.leaser.owner;
-  }
-
   /** What became of every run since the process started. */
   get totals(): TickReport {
     return this.runner.totals;

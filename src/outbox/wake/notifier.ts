@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
+import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { neutral } from '../../core/neutral.js';
@@ -9,7 +10,6 @@ import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { NotifyStore } from '../../storage/notify.store.js';
 import type { Statement } from '../../storage/postgres/message-query.js';
 import { LoneStatements } from '../runs/lone-statements.js';
-import { OutboxRelay } from '../relay/outbox.relay.js';
 import { wakePayload } from './wake-payload.js';
 import { WakeUp, type WokenNames } from './wake-up.js';
 
@@ -41,7 +41,7 @@ export class Notifier {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: NotifyStore,
     private readonly statements: LoneStatements,
-    private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly wakeUp: WakeUp,
   ) {}
 
@@ -73,7 +73,7 @@ export class Notifier {
       };
     });
     this.telling = answered.then(() => neutral(() => this.tell(SPACING_MS)));
-    return { statement: this.store.statement(wakePayload(this.relay.owner, all)), ended: ended! };
+    return { statement: this.store.statement(wakePayload(this.instance.id, all)), ended: ended! };
   }
 
   private want(names: WokenNames): void {
@@ -95,7 +95,7 @@ export class Notifier {
         this.wantsAll = false;
         this.wanted.clear();
         // The sender's name, so that its own listener does not wake it again.
-        const payload = wakePayload(this.relay.owner, names);
+        const payload = wakePayload(this.instance.id, names);
         await this.statements
           .send((manager) => this.store.notify(manager, payload))
           .catch((error: unknown) => this.warn(error));

@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
@@ -8,7 +9,6 @@ import { ListenConnection, listenConfig } from '../../storage/postgres/listen-co
 import { NotifyStore } from '../../storage/notify.store.js';
 import { channelOf } from '../../storage/schema/own-schema.js';
 import { ListenLoop } from './listen.loop.js';
-import { OutboxRelay } from '../relay/outbox.relay.js';
 import { readWakePayload } from './wake-payload.js';
 import { WakeUp } from './wake-up.js';
 
@@ -24,7 +24,7 @@ export class WakeListener {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: NotifyStore,
-    private readonly relay: OutboxRelay,
+    private readonly instance: Instance,
     private readonly wakeUp: WakeUp,
   ) {}
 
@@ -43,7 +43,7 @@ export class WakeListener {
       notify: (payload) => this.store.notify(this.dataSource.manager, payload),
       wake: (payload) => {
         const { owner, names } = readWakePayload(payload);
-        if (owner !== this.relay.owner) this.wakeUp.wakeOwn(names);
+        if (owner !== this.instance.id) this.wakeUp.wakeOwn(names);
       },
       onLost: (error) =>
         this.logger.warn(

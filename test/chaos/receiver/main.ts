@@ -8,7 +8,8 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { OutboxRelay, WebhooksModule } from '../../../src/index.js';
+import { Instance } from '../../../src/core/instance.js';
+import { WebhooksModule } from '../../../src/index.js';
 import { installFailPoints, type Point, type When } from '../../support/fail-points.js';
 import { ChaosBilling } from './billing.js';
 import { ChaosSoak } from './soak.js';
@@ -119,4 +120,4 @@ app.enableShutdownHooks(['SIGTERM'], { useProcessExit: true });
 // A supervisor that has gone leaves no receiver behind.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 await app.listen(Number(env.PORT), '127.0.0.1');
-tell({ kind: 'ready', owner: app.get(OutboxRelay).owner });
+tell({ kind: 'ready', owner: app.get(Instance).id });

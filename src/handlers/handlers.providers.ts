@@ -1,0 +1,16 @@
+import { BackfillExplorer } from './backfill.explorer.js';
+import { ClassNames } from './class-names.js';
+import { DecoratedProviders } from './decorated.providers.js';
+import { HandlerExplorer } from './handler.explorer.js';
+import { HandlerRegistry } from './handler.registry.js';
+import { PassedOver } from './passed-over.js';
+
+/** The providers of this folder, for the module. */
+export const handlersProviders = [
+  BackfillExplorer,
+  ClassNames,
+  DecoratedProviders,
+  HandlerExplorer,
+  HandlerRegistry,
+  PassedOver,
+];

@@ -1,0 +1,62 @@
+import { BatchRunner } from './runs/batch.runner.js';
+import { DeadLetters } from './runs/dead-letters.js';
+import { DeliveryPlaces } from './relay/delivery-places.js';
+import { EffectDoubts } from './runs/effect-doubts.js';
+import { EffectRunner } from './runs/effect.runner.js';
+import { EnqueueStores } from './enqueue/run-enqueue.js';
+import { EventPreparer } from './runs/event.preparer.js';
+import { FailureSettler } from './runs/failure.settler.js';
+import { GroupSettle } from './runs/group-settle.js';
+import { HandlerRunner } from './runs/handler.runner.js';
+import { HostTimers } from './host-timers.js';
+import { JobRunner } from './relay/job.runner.js';
+import { LeasePlan } from './relay/lease-plan.js';
+import { Leaser } from './relay/leaser.js';
+import { LoneStatements } from './runs/lone-statements.js';
+import { Notifier } from './wake/notifier.js';
+import { OrderKeys } from './enqueue/order-keys.js';
+import { Outbox } from './enqueue/outbox.js';
+import { OutboxRelay } from './relay/outbox.relay.js';
+import { Pace } from './relay/pace.js';
+import { PausedNames } from './relay/paused-names.js';
+import { RelayLoop } from './relay/relay.loop.js';
+import { Solos } from './relay/solo.js';
+import { StaleFilter } from './runs/stale.filter.js';
+import { StrangerRows } from './relay/stranger-rows.js';
+import { Turns } from './relay/turns.js';
+import { UntoldDeaths } from './runs/untold-deaths.js';
+import { WakeListener } from './wake/wake.listener.js';
+import { WakeUp } from './wake/wake-up.js';
+
+/** The providers of this folder, for the module. */
+export const outboxProviders = [
+  BatchRunner,
+  DeadLetters,
+  DeliveryPlaces,
+  EffectDoubts,
+  EffectRunner,
+  EnqueueStores,
+  EventPreparer,
+  FailureSettler,
+  GroupSettle,
+  HandlerRunner,
+  HostTimers,
+  JobRunner,
+  LeasePlan,
+  Leaser,
+  LoneStatements,
+  Notifier,
+  OrderKeys,
+  Outbox,
+  OutboxRelay,
+  Pace,
+  PausedNames,
+  RelayLoop,
+  Solos,
+  StaleFilter,
+  StrangerRows,
+  Turns,
+  UntoldDeaths,
+  WakeListener,
+  WakeUp,
+];

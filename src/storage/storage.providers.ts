@@ -1,0 +1,52 @@
+import { AlertStore } from './desk/alert.store.js';
+import { Audit } from './desk/audit.js';
+import { AuditStore } from './desk/audit.store.js';
+import { BoundedRead } from './postgres/bounded-read.js';
+import { ClaimStore } from './claim.store.js';
+import { DeadStore } from './desk/dead.store.js';
+import { DecisionStore } from './desk/decision.store.js';
+import { EffectStore } from './desk/effect.store.js';
+import { ErasureStore } from './desk/erasure.store.js';
+import { LeaseStore } from './lease.store.js';
+import { NotifyStore } from './notify.store.js';
+import { OutboxStore } from './outbox.store.js';
+import { PauseStore } from './pause.store.js';
+import { RecordStore } from './record.store.js';
+import { RejectionStore } from './desk/rejection.store.js';
+import { RelayStore } from './relay.store.js';
+import { ReplayStore } from './desk/replay.store.js';
+import { RetentionStore } from './desk/retention.store.js';
+import { SearchStore } from './desk/search.store.js';
+import { SettleStore } from './settle.store.js';
+import { StatStore } from './desk/stat.store.js';
+import { StrayQueries } from './postgres/stray-queries.js';
+import { TurnStore } from './turn.store.js';
+import { WatermarkStore } from './watermark.store.js';
+
+/** The providers of this folder, for the module. */
+export const storageProviders = [
+  AlertStore,
+  Audit,
+  AuditStore,
+  BoundedRead,
+  ClaimStore,
+  DeadStore,
+  DecisionStore,
+  EffectStore,
+  ErasureStore,
+  LeaseStore,
+  NotifyStore,
+  OutboxStore,
+  PauseStore,
+  RecordStore,
+  RejectionStore,
+  RelayStore,
+  ReplayStore,
+  RetentionStore,
+  SearchStore,
+  SettleStore,
+  StatStore,
+  StrayQueries,
+  TurnStore,
+  WatermarkStore,
+];
