@@ -1,9 +1,12 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { resolveOptions } from '../../src/core/options/resolve-options.js';
 import { ByteBudget, type Holding } from '../../src/http/body/byte-budget.js';
+import { takeTurns } from '../../src/http/body/large-bodies.js';
 import { Chunks } from '../../src/http/body/chunks.js';
 import { encodingOf, unpack } from '../../src/http/body/unpacking.js';
 import { awardeeSource } from '../support/sources.js';
@@ -241,5 +244,51 @@ describe('a packed body', () => {
       undefined,
       'zstd',
     ]);
+  });
+});
+
+describe('large bodies', () => {
+  const CHUNK = Buffer.alloc(64 * 1024);
+  const read: string[] = [];
+  /** A body whose bytes are all there at once, as those of a fast sender are. */
+  const body = (name: string, chunks: number) => {
+    let left = chunks;
+    let bytes = 0;
+    const stream = new Readable({ read: () => void stream.push(left-- > 0 ? CHUNK : null) });
+    stream.on('data', (chunk: Buffer) => {
+      read.push(name);
+      bytes += chunk.length;
+      takeTurns(
+        bytes,
+        () => stream.pause(),
+        () => stream.resume(),
+      );
+    });
+    return new Promise((resolve) => stream.on('end', resolve));
+  };
+
+  it('bring a few chunks in a turn of the event loop, however many there are, and all come to their end', async () => {
+    read.length = 0;
+    const all = Promise.all(Array.from({ length: 30 }, (_, nth) => body(`large ${nth}`, 20)));
+    let over = false;
+    void all.then(() => (over = true));
+    // The first turns bring the first chunks of all.
+    for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+    while (!over) {
+      const before = read.length;
+      await nextTurn();
+      expect(read.length - before).toBeLessThanOrEqual(4);
+    }
+    expect(read).toHaveLength(30 * 20);
+    // None waits until the others are through.
+    expect(new Set(read.slice(-60)).size).toBe(30);
+  });
+
+  it('those of a usual size are read at once', async () => {
+    read.length = 0;
+    const all = Promise.all([body('a', 1), body('b', 1)]);
+    await nextTurn();
+    expect(read).toEqual(['a', 'b']);
+    await all;
   });
 });

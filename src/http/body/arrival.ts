@@ -4,6 +4,7 @@ import type { Answer } from '../../core/answer.js';
 import { ANSWERS } from '../../inbox/answers.js';
 import type { Holding } from './byte-budget.js';
 import { Chunks } from './chunks.js';
+import { takeTurns } from './large-bodies.js';
 import { keepRawBody, rawBodyOf } from './raw-body.js';
 
 /** Bytes a millisecond (about 16 kB a second) below which a body is slow: the first to be given up when others need its room. */
@@ -40,6 +41,7 @@ export class Arrival {
   private resolve!: (arrived: Arrived) => void;
   private readonly chunks = new Chunks();
   private holding: Holding | undefined;
+  private read = 0;
   private kept = 0;
   private dropped = 0;
   private ticks = 0;
@@ -145,6 +147,12 @@ export class Arrival {
 
   private add(chunk: Buffer): void {
     this.inThisTick += chunk.length;
+    this.read += chunk.length;
+    takeTurns(
+      this.read,
+      () => this.request.pause(),
+      () => this.request.resume(),
+    );
     if (this.holding === undefined) this.drop(chunk);
     else if (this.isAnswered) this.refuse(ANSWERS.unavailable);
     else if (this.kept + chunk.length > this.maxBytes) this.refuse(ANSWERS.tooLarge);

@@ -1,10 +1,11 @@
-import { once, setMaxListeners } from 'node:events';
-import { connect } from 'node:net';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { gzipSync } from 'node:zlib';
+import { fileURLToPath } from 'node:url';
 import { send } from '../../support/http.js';
 import { awardee } from '../../support/signing.js';
+import type { Answers } from './attackers.js';
 
 /** Answers of each kind of sender, and what valid deliveries to other sources met meanwhile. */
 export interface AttackReport {
@@ -13,55 +14,13 @@ export interface AttackReport {
   readonly validAnswers: Readonly<Record<string, number>>;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** By how much the senders' own event loop was late, which their times contain: 99 of 100 turns by less. */
+  /** By how much the event loop of the valid senders was late, which their times contain: 99 of 100 turns by less. */
   readonly sendersLateP99Ms: number;
 }
 
-/** Sources that are attacked; valid deliveries go to another. */
-const ATTACKED = '/webhooks/own';
-const PACKED = '/webhooks/packed';
+/** Valid deliveries go to a source that nobody attacks. */
 const VALID = '/webhooks/keyed';
 const VALID_EVERY_MS = 25;
-
-const MIB = 1024 * 1024;
-const NESTED = Buffer.from(`${'['.repeat(1_000)}${'0,'.repeat(124_000)}0${']'.repeat(1_000)}`);
-const BOMB = gzipSync(Buffer.alloc(25 * MIB));
-const UNSIGNED = Buffer.alloc(4 * MIB);
-/** The headers of a signature that is none: nothing else lets a body be looked at. */
-const FORGED = { ...awardee('forged', 'forged', '{}').headers, 'X-Awardee-Signature': 'ab'.repeat(32) };
-
-/** A sender of one kind: repeats its request until the attack is over. */
-interface Kind {
-  readonly name: string;
-  /** So many at once. */
-  readonly senders: number;
-  /** It is answered when the attack is over, at the latest. @default false */
-  readonly lasts?: boolean;
-  /** @returns status and body of the answer, or how the connection ended */
-  readonly once: (origin: string, over: AbortSignal) => Promise<string>;
-}
-
-const posted = (path: string, headers: Record<string, string>, body: Buffer, chunked?: number) => {
-  return async (origin: string) => {
-    const { status } = await send(origin, { path, headers, body, chunked });
-    return String(status);
-  };
-};
-
-const KINDS: readonly Kind[] = [
-  { name: 'nested', senders: 4, once: posted(ATTACKED, FORGED, NESTED) },
-  { name: 'flooding', senders: 20, once: posted(ATTACKED, FORGED, Buffer.from('{"id":"flood"}')) },
-  { name: 'oversized', senders: 4, once: posted(ATTACKED, FORGED, Buffer.alloc(3 * MIB), 64 * 1024) },
-  { name: 'unsigned', senders: 4, once: posted(PACKED, {}, UNSIGNED) },
-  { name: 'compressed', senders: 4, once: posted(PACKED, { ...FORGED, 'content-encoding': 'gzip' }, BOMB) },
-  {
-    name: 'unfinished',
-    senders: 80,
-    lasts: true,
-    once: (origin, over) => raw(origin, MIB, MIB - 1, 0, over),
-  },
-  { name: 'slow', senders: 80, lasts: true, once: (origin, over) => raw(origin, MIB, 1_000, 100, over) },
-];
 
 /** What each kind may be answered. A connection may be closed where its body does not come. */
 export const EXPECTED: Readonly<Record<string, readonly string[]>> = {
@@ -73,6 +32,9 @@ export const EXPECTED: Readonly<Record<string, readonly string[]>> = {
   unfinished: ['503', 'over'],
   slow: ['503', 'over'],
 };
+
+/** Kinds that are answered while the attack goes on; the others may wait for its end. */
+const ANSWERED_MEANWHILE = ['nested', 'flooding', 'oversized', 'unsigned', 'compressed'];
 
 /** On a machine that is busy, an attack goes on until it shows something, for so long at most. */
 const MOST_MS = 120_000;
@@ -89,22 +51,18 @@ export async function attack(
   name: string,
   enough: number,
 ): Promise<AttackReport> {
-  const over = new AbortController();
+  const attackers = fork(fileURLToPath(new URL('./attackers.ts', import.meta.url)), [origin]);
+  let answers: Answers = {};
+  attackers.on('message', (told: Answers) => (answers = told));
+  const ended = once(attackers, 'exit');
   const late = monitorEventLoopDelay({ resolution: 10 });
   late.enable();
-  // One for each connection that is left open.
-  setMaxListeners(0, over.signal);
   const startedAt = performance.now();
-  const answers: Record<string, Record<string, number>> = {};
-  const senders = KINDS.flatMap((kind) => {
-    const counts = (answers[kind.name] = {});
-    return Array.from({ length: kind.senders }, () => repeat(kind, origin, over.signal, counts));
-  });
   const validAnswers: Record<string, number> = {};
   const times: number[] = [];
   const underWay = new Set<Promise<void>>();
   const shows = () =>
-    times.length >= enough && KINDS.every((kind) => kind.lasts || answersTo(answers, kind) > 0);
+    times.length >= enough && ANSWERED_MEANWHILE.every((kind) => answersTo(answers, kind) > 0);
   for (let nth = 0; ; nth += 1) {
     const elapsedMs = performance.now() - startedAt;
     if (elapsedMs >= ms && (shows() || elapsedMs >= MOST_MS)) break;
@@ -115,9 +73,9 @@ export async function attack(
     }
     await sleep(VALID_EVERY_MS);
   }
-  over.abort();
+  attackers.send('over');
   late.disable();
-  await Promise.all([...underWay, ...senders]);
+  await Promise.all([...underWay, ended]);
   times.sort((a, b) => a - b);
   const at = (part: number) => Math.round(times[Math.floor((times.length - 1) * part)] ?? 0);
   return {
@@ -142,45 +100,8 @@ async function deliver(
   count(counts, String(status));
 }
 
-async function repeat(kind: Kind, origin: string, over: AbortSignal, counts: Record<string, number>) {
-  while (!over.aborted) {
-    const answer = await kind.once(origin, over).catch((error: Error) => `error ${error.message}`);
-    count(counts, answer);
-    await sleep(10);
-  }
-}
-
-/** Declares `declared` bytes, sends `sent` of them, and then one more every so many milliseconds. */
-async function raw(
-  origin: string,
-  declared: number,
-  sent: number,
-  everyMs: number,
-  over: AbortSignal,
-): Promise<string> {
-  const socket = connect(Number(new URL(origin).port), '127.0.0.1');
-  socket.on('error', () => undefined);
-  let received = '';
-  socket.on('data', (chunk) => {
-    received += chunk.toString();
-    socket.destroy();
-  });
-  const closed = once(socket, 'close');
-  const headers = { host: 'localhost', ...FORGED, 'content-length': String(declared) };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  socket.write(`POST ${ATTACKED} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
-  socket.write(Buffer.alloc(sent, 'a'));
-  const drip = everyMs === 0 ? undefined : setInterval(() => socket.write('a'), everyMs);
-  const stop = () => socket.destroy();
-  over.addEventListener('abort', stop, { once: true });
-  await closed;
-  over.removeEventListener('abort', stop);
-  clearInterval(drip);
-  return received === '' ? (over.aborted ? 'over' : 'closed') : received.slice(9, 12);
-}
-
-const answersTo = (answers: AttackReport['answers'], { name }: Kind) =>
-  Object.values(answers[name] ?? {}).reduce((sum, one) => sum + one, 0);
+const answersTo = (answers: Answers, kind: string) =>
+  Object.values(answers[kind] ?? {}).reduce((sum, one) => sum + one, 0);
 
 function count(counts: Record<string, number>, answer: string): void {
   counts[answer] = (counts[answer] ?? 0) + 1;
