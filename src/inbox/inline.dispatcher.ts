@@ -4,6 +4,7 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { placeOfError, tellStack } from '../core/log/stack.js';
+import { WebhookLifecycle } from '../core/telemetry/lifecycle-events.js';
 import { Tally } from '../core/telemetry/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import type { Handler } from '../handlers/handler.registry.js';
@@ -12,7 +13,8 @@ import { Deadline } from '../outbox/runs/deadline.js';
 import { DeliveryPlaces, NoPlace } from '../outbox/relay/delivery-places.js';
 import { FailureSettler, type RunOutcome, type Within } from '../outbox/runs/failure.settler.js';
 import { HandlerRunner, type HandlerCode } from '../outbox/runs/handler.runner.js';
-import { rowFacts } from '../outbox/relay/row-facts.js';
+import { rowEvent, rowFacts } from '../outbox/relay/row-facts.js';
+import { RunTransactions } from '../outbox/runs/run.transactions.js';
 import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { ClaimStore } from '../storage/claim.store.js';
@@ -75,6 +77,8 @@ export class InlineDispatcher {
     private readonly claimer: Claimer,
     private readonly providerRetries: ProviderRetries,
     private readonly runner: HandlerRunner,
+    private readonly transactions: RunTransactions,
+    private readonly lifecycle: WebhookLifecycle,
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
     private readonly tally: Tally,
@@ -112,7 +116,7 @@ export class InlineDispatcher {
     const { source, event } = inline;
     const deadline = new Deadline(`the inline handlers of source '${source.name}'`, timeoutMs);
     try {
-      await this.runner.transaction({ name }, timeoutMs, async (transaction) => {
+      await this.transactions.open(name, timeoutMs, async (transaction) => {
         if (!(await transaction.asOurs((manager) => this.claims.lockInline(manager, event))))
           throw new InFlight();
         const taken = await transaction.asOurs((manager) => this.take(manager, inline, false));
@@ -158,12 +162,12 @@ export class InlineDispatcher {
     const work = works.get(row.name)!;
     await transaction.query('SAVEPOINT webhook_inline');
     try {
-      const { outcome } = await this.runner.within(transaction, row, work.code, signal);
+      const outcome = await this.runner.runWithin(transaction, row, work.code, signal);
       await transaction.query(CHECK_DEFERRED);
       await transaction.query('RELEASE SAVEPOINT webhook_inline');
       this.logger.log(logLine(`${outcome} inline`, rowFacts(row)));
       if (outcome === 'done') this.tally.add(source.name, 'handled');
-      afterCommit.push(() => this.runner.tellHandled(row, outcome));
+      afterCommit.push(() => this.lifecycle.emit('handled', () => ({ ...rowEvent(row), outcome })));
       return outcome;
     } catch (error) {
       // Time is up: the connection goes, and what is owed is claimed afresh on another.
@@ -273,7 +277,7 @@ export class InlineDispatcher {
     error: unknown,
   ): Promise<RunOutcome> {
     const awaiting = source.retries === 'provider' ? source : undefined;
-    const outcome = await this.failures.settle(row, error, this.runner.policy(work, awaiting), within);
+    const outcome = await this.failures.settleHandler(row, error, work, awaiting, within);
     if (outcome === 'dead') this.untold.madeDead(row.id);
     return outcome;
   }

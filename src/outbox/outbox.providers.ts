@@ -21,6 +21,8 @@ import { Pace } from './relay/pace.js';
 import { PausedNames } from './relay/paused-names.js';
 import { RelayLoop } from './relay/relay.loop.js';
 import { Solos } from './relay/solo.js';
+import { RunTransactions } from './runs/run.transactions.js';
+import { EffectSettler } from './runs/effect.settler.js';
 import { StaleFilter } from './runs/stale.filter.js';
 import { StrangerRows } from './relay/stranger-rows.js';
 import { Turns } from './relay/turns.js';
@@ -35,6 +37,7 @@ export const outboxProviders = [
   DeliveryPlaces,
   EffectDoubts,
   EffectRunner,
+  EffectSettler,
   EnqueueStores,
   EventPreparer,
   FailureSettler,
@@ -52,6 +55,7 @@ export const outboxProviders = [
   Pace,
   PausedNames,
   RelayLoop,
+  RunTransactions,
   Solos,
   StaleFilter,
   StrangerRows,

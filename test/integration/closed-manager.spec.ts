@@ -217,7 +217,9 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     await inbox.deliver('1');
     const name = { name: 'awardee/handle', maxAttempts: 1, limit: 1 };
     const { manager } = inbox.database.dataSource;
-    const { leased } = await inbox.app.get(OutboxStore).lease(manager, inbox.app.get(Instance).id, 30_000, [name], 1);
+    const { leased } = await inbox.app
+      .get(OutboxStore)
+      .lease(manager, inbox.app.get(Instance).id, 30_000, [name], 1);
     const giveBack = await holdPool(inbox.dataSource);
     const run = inbox.app.get(HandlerRunner).run(leased[0]!, new Deadline('awardee/handle', 40).signal, 40);
     await pause(80);

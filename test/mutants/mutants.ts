@@ -60,11 +60,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a settle that the fence refused is taken for one that went through',
     edits: [
-      edit(
-        'src/outbox/runs/handler.runner.ts',
-        'if (!settled) throw new LeaseLost();\n    const passed',
-        'const passed',
-      ),
+      edit('src/outbox/runs/run.transaction.ts', 'if (!settled) throw new LeaseLost();', ''),
       edit(
         'src/storage/settle.sql.ts',
         "CASE count(*) WHEN 1 THEN 1 ELSE ('${REFUSED}' || count(*))::int END",
@@ -198,8 +194,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/outbox/runs/handler.runner.ts',
-        'if (outcome !== undefined) return this.ended(row, { outcome, woken: undefined });',
-        "await this.store.settle(this.dataSource.manager, row, undefined);\n      return this.ended(row, { outcome: 'done', woken: undefined });",
+        'if (outcome !== undefined) return this.ended(row, outcome, undefined);',
+        "await this.transactions.run(row.name, timeoutMs, (one) => one.settle(row, undefined));\n      return this.ended(row, 'done', undefined);",
       ),
     ],
     spec: 'test/integration/claim.spec.ts',

@@ -1,10 +1,11 @@
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import { classify, type Classifier } from '../../core/classify.js';
 import { errorDetail, errorText, logLine } from '../../core/log/log.js';
 import { UnreadableBody } from '../../core/payload.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { retryWindowMs, type Source } from '../../core/options/resolve-source.js';
 import { retryDelayMs, type RetryPolicy } from '../../core/options/retry.js';
 import { placeOfError, tellStack } from '../../core/log/stack.js';
@@ -12,7 +13,8 @@ import type { DeadReason, ParkedReason } from '../../core/states.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { measure } from '../../core/telemetry/meters.js';
 import { Tally } from '../../core/telemetry/tally.js';
-import type { Effect } from '../../handlers/handler.registry.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import type { Effect, Handler } from '../../handlers/handler.registry.js';
 import type { ExhaustedRow, LeasedRow } from '../../storage/leased-rows.js';
 import { SettleStore, type FailedSettle } from '../../storage/settle.store.js';
 import { DeadLetters } from './dead-letters.js';
@@ -58,6 +60,7 @@ export class FailureSettler {
   private readonly excused = new WeakSet<LeasedRow>();
 
   constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: SettleStore,
     private readonly statements: LoneStatements,
     private readonly deadLetters: DeadLetters,
@@ -74,6 +77,22 @@ export class FailureSettler {
   /** A loss of this attempt is not counted. */
   excuse(row: LeasedRow): void {
     this.excused.add(row);
+  }
+
+  /**
+   * Settles a failed run of a handler.
+   * @param awaitRedelivery the source, when its provider's redelivery is to repeat the run
+   */
+  settleHandler(
+    row: LeasedRow,
+    error: unknown,
+    work: Pick<Handler, 'retry' | 'classify' | 'source'>,
+    awaitRedelivery?: Source,
+    within?: Within,
+  ): Promise<FailureOutcome> {
+    const source = this.options.sources.get(work.source);
+    const classifiers = [work.classify, source?.classify];
+    return this.settle(row, error, { retry: work.retry, classifiers, awaitRedelivery }, within);
   }
 
   /** @param within the transaction that it belongs to. @default none: recorded, and told, at once */

@@ -1,0 +1,152 @@
+import { Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { InboxLogger, isHeard } from '../../core/log/inbox.logger.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
+import { namesOf, type Effect } from '../../handlers/handler.registry.js';
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import { SettleStore } from '../../storage/settle.store.js';
+import { TurnStore } from '../../storage/turn.store.js';
+import { rowEvent, rowFacts, runInfo } from '../relay/row-facts.js';
+import { WakeUp } from '../wake/wake-up.js';
+import type { Completion } from './effect-doubts.js';
+import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
+import { GroupSettle } from './group-settle.js';
+import { LeaseLost } from './lease-lost.js';
+import { LoneStatements } from './lone-statements.js';
+import { effectResult, keptResult, ResultRefused } from './result.js';
+import { RunTransactions } from './run.transactions.js';
+
+/** How an effect's method ended. */
+export interface Called {
+  readonly result: unknown;
+  readonly completion?: Completion;
+}
+
+/** Records how the call of an effect ended: fenced, and with the user's own work where it asked for a completion. */
+@Injectable()
+export class EffectSettler {
+  private readonly logger = new InboxLogger();
+
+  constructor(
+    private readonly store: SettleStore,
+    private readonly settles: GroupSettle,
+    private readonly turns: TurnStore,
+    private readonly transactions: RunTransactions,
+    private readonly failures: FailureSettler,
+    private readonly statements: LoneStatements,
+    private readonly wakeUp: WakeUp,
+    private readonly lifecycle: WebhookLifecycle,
+  ) {}
+
+  /** Settles a call that has ended: as done, or as failed where that is refused. */
+  async settle(effect: Effect, row: LeasedRow, called: Called, signal: AbortSignal): Promise<RunOutcome> {
+    let kept = false;
+    try {
+      // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
+      const json = asJson(row, called);
+      if (called.completion !== undefined) {
+        await this.statements.send((manager) => this.store.keepResult(manager, row.id, json!));
+        kept = true;
+      }
+      this.wakeUp.wake(await this.commit(effect, row, called.completion, json, signal));
+    } catch (error) {
+      if (await this.statements.send((manager) => this.store.endOf(manager, row))) {
+        this.wakeUp.wake();
+        return 'done';
+      }
+      if (error instanceof LeaseLost) return this.lost(row, called);
+      // With its result kept, the call is not in doubt.
+      return await this.failures.settle(row, error, effectPolicy(effect, !kept && tracksDoubt(effect)));
+    }
+    this.lifecycle.emit('effectDone', () => rowEvent(row));
+    if (isHeard('log')) this.logger.log(logLine('effect done', rowFacts(row)));
+    return 'done';
+  }
+
+  /**
+   * The fenced settle: with those of others, with the turn of its key, or with the user's own work.
+   * @returns names of the rows that are there for a relay by it
+   */
+  private async commit(
+    effect: Effect,
+    row: LeasedRow,
+    completion: Completion | undefined,
+    json: string | undefined,
+    signal: AbortSignal,
+  ): Promise<string[]> {
+    const settle = async (manager: EntityManager): Promise<string[]> => {
+      if (!(await this.store.settle(manager, row, json))) throw new LeaseLost();
+      const passed = row.orderKey !== undefined && (await this.turns.pass(manager, row.orderKey));
+      return passed ? namesOf(effect) : [];
+    };
+    if (completion !== undefined) {
+      const committed = await this.transactions.run(row.name, effect.timeoutMs, async (transaction) => {
+        const { manager } = transaction;
+        const enqueue = transaction.enqueueOf(row);
+        // As a later attempt would get it: a Date is text there.
+        const result = JSON.parse(json!) as unknown;
+        const complete = () => completion({ manager, enqueue, result });
+        await transaction.call(runInfo(row, 'complete'), signal, enqueue, complete);
+        await transaction.settle(row, json);
+        await transaction.passTurn(row);
+        return transaction;
+      });
+      return committed.woken;
+    }
+    if (row.orderKey === undefined) {
+      if (!(await this.settles.settle({ lease: row, result: json }))) throw new LeaseLost();
+      return [];
+    }
+    return this.statements.commit(settle);
+  }
+
+  private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
+    if (await this.settleLate(row, called)) return 'done';
+    const text =
+      'the effect ended after its lease had; it may have happened twice at a sink that ignores its key';
+    this.logger.warn(logLine(text, rowFacts(row)));
+    return 'lost';
+  }
+
+  /** Records the end of a call that outlived its attempt. */
+  async recordLate(row: LeasedRow, called: Called): Promise<void> {
+    try {
+      const settled = await this.settleLate(row, called).catch((error: unknown) => {
+        if (!(error instanceof ResultRefused)) throw error;
+        return this.failures.refuseLate(row, error);
+      });
+      if (settled === undefined) return;
+      this.logger.warn(logLine(settled ? 'a late end was recorded' : 'a late end was kept', rowFacts(row)));
+    } catch (error) {
+      this.logger.error(logLine(`a late end could not be recorded: ${errorText(error)}`, rowFacts(row)));
+    }
+  }
+
+  /**
+   * What is done about an end that came after its lease. A call with a completion is not done before that has committed: the next
+   * attempt, of a parked row too, gets the result and need not call again.
+   * @returns whether the row is done
+   * @throws ResultRefused
+   */
+  private async settleLate(row: LeasedRow, called: Called): Promise<boolean> {
+    const { completion } = called;
+    const json = asJson(row, called);
+    const settled =
+      completion === undefined
+        ? await this.statements.send((manager) => this.store.settleLate(manager, row, json))
+        : await this.statements.send((manager) => this.store.resumeLate(manager, row, json!));
+    // The row may have had the turn of its key, or a parked one may have held it.
+    if (settled) this.wakeUp.wake();
+    return settled && completion === undefined;
+  }
+}
+
+export function effectPolicy(effect: Effect, inDoubt = false): FailurePolicy {
+  return { retry: effect.retry, classifiers: [effect.classify], effect, inDoubt };
+}
+
+/** @throws ResultRefused when there is a completion and it could not be given the result */
+function asJson({ name }: LeasedRow, { result, completion }: Called): string | undefined {
+  return completion === undefined ? effectResult(result) : keptResult(name, result);
+}

@@ -1,0 +1,132 @@
+import type { EntityManager } from 'typeorm';
+import { runAround, type RunInfo } from '../../core/around.js';
+import type { Enqueue } from '../../core/context.js';
+import type { WebhookEvent } from '../../core/event.js';
+import { outcomeOf } from '../../core/lazy.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { namesOf, type Handler, type HandlerRegistry } from '../../handlers/handler.registry.js';
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import type { SettleStore } from '../../storage/settle.store.js';
+import type { TurnStore } from '../../storage/turn.store.js';
+import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
+import type { Outbox } from '../enqueue/outbox.js';
+import { RunEnqueue, type EnqueueStores } from '../enqueue/run-enqueue.js';
+import { LeaseLost } from './lease-lost.js';
+import { refuseNewEffects } from './new-effects.js';
+import type { StaleFilter } from './stale.filter.js';
+
+/** What every transaction of a run works with. */
+export interface RunParts {
+  readonly options: ResolvedOptions;
+  readonly registry: HandlerRegistry;
+  readonly store: SettleStore;
+  readonly turns: TurnStore;
+  readonly stale: StaleFilter;
+  readonly outbox: Outbox;
+  readonly enqueueStores: EnqueueStores;
+}
+
+/** The transaction of a run: it calls the application's code with an `enqueue`, settles the rows and passes their turns on. */
+export class RunTransaction {
+  private readonly enqueues: RunEnqueue[] = [];
+  /** Names of the rows that have the turn of an order key now. */
+  private readonly passed = new Set<string>();
+
+  constructor(
+    private readonly parts: RunParts,
+    private readonly transaction: UserTransaction,
+  ) {}
+
+  /** The manager that the application's code gets. */
+  get manager(): EntityManager {
+    return this.transaction.manager;
+  }
+
+  /** Names of the rows that a relay can run once this has committed. */
+  get woken(): string[] {
+    return [...new Set([...this.passed, ...this.enqueues.flatMap(({ woken }) => woken)])];
+  }
+
+  /** The `enqueue` of one row's run. */
+  enqueueOf(row: LeasedRow): Enqueue {
+    const enqueue = new RunEnqueue(this.parts.enqueueStores, this.manager, row);
+    this.enqueues.push(enqueue);
+    return enqueue.enqueue;
+  }
+
+  /**
+   * Calls the application's code. Meanwhile `Outbox.enqueue` with this transaction's manager is `enqueue`.
+   * @throws what the code throws; ManagerMisused when it left a query behind
+   */
+  call(info: RunInfo, signal: AbortSignal, enqueue: Enqueue, code: () => unknown): Promise<unknown> {
+    this.parts.outbox.bind(this.transaction.queryRunner, enqueue);
+    const name = info.kind === 'complete' ? `the completion of ${info.name}` : info.name;
+    const run = async () => outcomeOf(await code(), name, signal);
+    return this.transaction.asUser(() => runAround(this.parts.options.around, info, run), signal);
+  }
+
+  /** @throws NewEffectsRefused */
+  refuseNewEffects(): Promise<void> {
+    return refuseNewEffects(this.transaction, this.enqueues);
+  }
+
+  /**
+   * Settles the row of a stale event as superseded.
+   * @returns whether the event was stale
+   * @throws LeaseLost
+   */
+  async supersededIfStale(
+    row: LeasedRow,
+    handler: Handler | undefined,
+    event: WebhookEvent,
+  ): Promise<boolean> {
+    if (handler?.options.skipStale === undefined) return false;
+    const { stale, store } = this.parts;
+    if (!(await this.transaction.asOurs((ours) => stale.isStale(ours, handler, event)))) return false;
+    if (!(await this.transaction.asOurs((ours) => store.supersede(ours, row)))) throw new LeaseLost();
+    return true;
+  }
+
+  /** Settles the row as done. @throws LeaseLost */
+  async settle(row: LeasedRow, result: string | undefined): Promise<void> {
+    const settled = await this.transaction.asOurs((ours) => this.parts.store.settle(ours, row, result));
+    if (!settled) throw new LeaseLost();
+  }
+
+  /** Settles the rows as done, all of them or none. @throws LeaseLost */
+  async settleAll(rows: readonly LeasedRow[], result: string | undefined): Promise<void> {
+    const settles = rows.map((lease) => ({ lease, result }));
+    const settled = await this.transaction.asOurs((ours) => this.parts.store.settleMany(ours, settles));
+    if (settled.size < rows.length) throw new LeaseLost();
+  }
+
+  /** Has the settle and the turn sent in one message with the COMMIT. The COMMIT throws LeaseLost. */
+  settleWithCommit(row: LeasedRow, result: string | undefined): void {
+    const { store, turns } = this.parts;
+    const { orderKey } = row;
+    this.transaction.commitWith({
+      statements: [
+        store.settleOrFail(row, result),
+        ...(orderKey === undefined ? [] : [turns.passing(orderKey)]),
+      ],
+      refusal: (error) => (store.isRefusal(error) ? new LeaseLost() : undefined),
+      answered: ([, passed]) => {
+        if (orderKey !== undefined && passed!.rows.length > 0) this.hasPassed(row);
+      },
+    });
+  }
+
+  /** Gives the next row of the same order key the turn. */
+  async passTurn(row: LeasedRow): Promise<void> {
+    const { orderKey } = row;
+    if (orderKey === undefined) return;
+    const passed = await this.transaction.asOurs((ours) => this.parts.turns.pass(ours, orderKey));
+    if (passed) this.hasPassed(row);
+  }
+
+  private hasPassed({ kind, name }: LeasedRow): void {
+    const { registry } = this.parts;
+    const work = kind === 'handler' ? registry.handler(name) : registry.effect(name);
+    for (const one of namesOf(work!)) this.passed.add(one);
+  }
+}
