@@ -5,9 +5,11 @@ import { Deadline } from '../../src/outbox/runs/deadline.js';
 import { HandlerRunner } from '../../src/outbox/runs/handler.runner.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
+import { createDatabase } from '../support/database.js';
 import { faults, stray } from './support/faults.js';
 import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { expectNoLeak, holdPool, poolOf } from './support/pool.js';
+import { cuttingProxy } from './support/proxy.js';
 
 const ROUNDS = 50;
 const NOPE = `select * from nope where what = 'stray'`;
@@ -206,6 +208,26 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     expect(inbox.alerts).toMatchObject([
       { detail: expect.stringContaining(`was not sent: INSERT INTO received_event VALUES ('…'); await`) },
     ]);
+  });
+
+  it('one that swallows an error is told which, also where the server tells late that the transaction has failed', async () => {
+    const database = await createDatabase();
+    const proxy = await cuttingProxy(database.url);
+    const slow = await startInbox({ database, databaseUrl: proxy.url, providers: [scripted(script)] });
+    try {
+      script.handle = (_event, { manager }) => manager.query(NOPE).catch(() => undefined);
+      await slow.deliver('1');
+      proxy.delayStateAfterErrors();
+      await slow.relay.tick();
+      expect(await slow.rows()).toMatchObject([
+        {
+          error: expect.stringMatching(/^ManagerMisused: a query failed and its error was swallowed: select/),
+        },
+      ]);
+    } finally {
+      await slow.stop();
+      await proxy.close();
+    }
   });
 
   it('one that has waited for a connection for longer than its time is not started', async () => {

@@ -103,6 +103,11 @@ export class UserGate {
     if (isGivenUp) this.givenUp.add(call);
   }
 
+  /** Whether the server has refused a query for what it is. */
+  get hasRefused(): boolean {
+    return this.refused !== undefined;
+  }
+
   /** What is to be said where the transaction has failed and its code has not. */
   get swallowed(): string {
     const { query, error } = this.refused ?? {};

@@ -183,7 +183,7 @@ export class UserTransaction {
       const result = await this.gate.run(call, code, signal);
       // Closed in the same turn: between the two a query would be sent that nobody looks at.
       if (call.fault !== undefined) throw call.fault;
-      const fault = this.faultAfter(depth);
+      const fault = this.faultAfter(depth) ?? (await this.faultTold(call));
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
@@ -209,6 +209,18 @@ export class UserTransaction {
       return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
     if (nestingOf(this.runner) === depth) return undefined;
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
+  }
+
+  /**
+   * pg tells of a failed query before the server has told what became of the transaction. An empty query is answered after that, also
+   * in a transaction that has failed.
+   */
+  private async faultTold(call: Call): Promise<string | undefined> {
+    if (!this.gate.hasRefused) return undefined;
+    // Before the wait: a query that comes meanwhile is not sent.
+    this.gate.close(call);
+    await this.passThrough('');
+    return this.client.getTransactionStatus() === 'E' ? this.gate.swallowed : undefined;
   }
 
   /** A statement of ours, whatever the gate. */

@@ -13,6 +13,8 @@ export interface CuttingProxy {
   readonly cuts: number;
   /** The next connection is ended by an administrator in the moment it is made: the farewell comes with the greeting. */
   endNextAtGreeting(): void;
+  /** Passes an error on at once, and what the server says of the transaction behind it 20 ms later, as a slow network may. */
+  delayStateAfterErrors(): void;
   /** Takes no connection any more and cuts those that are there: the server is gone. */
   goDown(): Promise<void>;
   comeBack(): Promise<void>;
@@ -27,6 +29,7 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   let armed: { sql: string; when: 'before' | 'after'; skip: number; times: number } | undefined;
   let cuts = 0;
   let endAtGreeting = false;
+  let delaysState = false;
   let server: Server;
   let port = 0;
 
@@ -53,6 +56,11 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     });
     upstream.on('data', (chunk: Buffer) => {
       if (cutAtAnswer) return cut(pair);
+      if (delaysState && chunk.subarray(-FAILED.length).equals(FAILED)) {
+        client.write(chunk.subarray(0, -FAILED.length));
+        setTimeout(() => client.write(FAILED), STATE_DELAY_MS);
+        return;
+      }
       if (!endAtGreeting || !chunk.includes(READY)) return client.write(chunk);
       endAtGreeting = false;
       client.end(Buffer.concat([chunk, FAREWELL]));
@@ -88,6 +96,9 @@ export async function cuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
     },
     endNextAtGreeting: () => {
       endAtGreeting = true;
+    },
+    delayStateAfterErrors: () => {
+      delaysState = true;
     },
     goDown,
     comeBack: listen,
@@ -125,6 +136,9 @@ function statementReader(): (chunk: Buffer) => string[] {
 
 /** ReadyForQuery, idle. */
 const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
+/** ReadyForQuery, in a transaction that has failed. */
+const FAILED = Buffer.from([0x5a, 0, 0, 0, 5, 0x45]);
+const STATE_DELAY_MS = 20;
 const FAREWELL = errorResponse({
   S: 'FATAL',
   V: 'FATAL',
