@@ -16,13 +16,14 @@ import type { ResolvedOptions } from './core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { SourceUrls } from './http/source-urls.js';
-import { EventDispatcher } from './inbox/event.dispatcher.js';
-import { HandOff } from './inbox/hand-off.js';
+import { DeliveryRuns } from './inbox/delivery-runs.js';
+import { RelayClaims } from './inbox/relay-claims.js';
+import { HandOff } from './outbox/relay/hand-off.js';
 import { AGAIN_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/wake/notifier.js';
-import { OutboxRelay } from './outbox/relay/outbox.relay.js';
+import { Rounds } from './outbox/relay/rounds.js';
 import { RelayLoop } from './outbox/relay/relay.loop.js';
 import { WakeListener } from './outbox/wake/wake.listener.js';
 import { wayOf } from './storage/postgres/transaction-way.js';
@@ -43,10 +44,11 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     modules: ModulesContainer,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
-    private readonly dispatcher: EventDispatcher,
+    private readonly runs: DeliveryRuns,
+    private readonly claims: RelayClaims,
     private readonly handOff: HandOff,
     private readonly loop: RelayLoop,
-    private readonly relay: OutboxRelay,
+    private readonly rounds: Rounds,
     private readonly notifier: Notifier,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
@@ -94,11 +96,11 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
 
   /** Drains here, before any other module's `onModuleDestroy`, where the clients of the handlers may be closed. */
   async onModuleDestroy(): Promise<void> {
-    this.dispatcher.startDraining();
+    this.runs.startDraining();
     this.loop.stopLeasing();
     this.timers.cancelAll();
     this.tellWait();
-    await Promise.all([this.listener.stop(), this.dispatcher.finish(), this.loop.finish()]);
+    await Promise.all([this.listener.stop(), this.runs.finish(this.claims.finish()), this.loop.finish()]);
     await this.handOff.finish(GIVE_BACK_MS);
   }
 
@@ -111,8 +113,8 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   /** Who looks why a process does not end, or has killed it meanwhile, finds it here. */
   private tellWait(): void {
     const { relay } = this.options;
-    const jobs = this.relay.running;
-    const deliveries = this.dispatcher.waiting;
+    const jobs = this.rounds.running;
+    const deliveries = this.runs.waiting;
     if (jobs + deliveries === 0) return;
     const graceMs = relay === false || jobs === 0 ? undefined : relay.graceMs;
     const what =

@@ -5,7 +5,7 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 import { Throttle } from '../core/log/throttle.js';
 import { ANSWERS } from '../inbox/answers.js';
-import { EventDispatcher } from '../inbox/event.dispatcher.js';
+import { DeliveryRuns } from '../inbox/delivery-runs.js';
 import { BodyIntake } from './body/body-intake.js';
 import { rawBodyOf } from './body/raw-body.js';
 
@@ -25,7 +25,7 @@ export class AnswerWriter {
   private readonly written = new WeakSet<ServerResponse>();
 
   constructor(
-    private readonly dispatcher: EventDispatcher,
+    private readonly runs: DeliveryRuns,
     private readonly intake: BodyIntake,
   ) {}
 
@@ -84,7 +84,7 @@ export class AnswerWriter {
     const type = typeof body === 'string' ? 'text/plain' : 'application/json';
     const all: [string, string][] = [['content-type', `${type}; charset=utf-8`], ...Object.entries(headers)];
     // While shutting down, the connection must not be kept for another request: close() waits for it.
-    if (this.dispatcher.isDraining) all.push(['connection', 'close']);
+    if (this.runs.isDraining) all.push(['connection', 'close']);
     return all;
   }
 }

@@ -12,3 +12,13 @@ export function isOneEventsFault(error: unknown): boolean {
   const sqlState = sqlStateOf(error);
   return sqlState === '55P03' || sqlState?.startsWith('40') === true || !isDatabaseUnavailable(error);
 }
+
+/** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
+export async function unlessOneEventsFault<T>(work: () => Promise<T>): Promise<T | Verdict> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isOneEventsFault(error)) throw error;
+    return unavailable(error);
+  }
+}

@@ -1,11 +1,12 @@
 import { Backfills } from './catch-up/backfills.js';
-import { Backlog } from './backlog.js';
+import { Admission } from './admission.js';
 import { Claimer } from './claimer.js';
 import { Conflicts } from './conflicts.js';
 import { DeliveryVerifier } from './delivery.verifier.js';
+import { DeliveryRuns } from './delivery-runs.js';
+import { RelayClaims } from './relay-claims.js';
 import { EventDispatcher } from './event.dispatcher.js';
 import { GroupCommit } from './group-commit.js';
-import { HandOff } from './hand-off.js';
 import { Inbox } from './inbox.js';
 import { InlineDispatcher } from './inline.dispatcher.js';
 import { OwedRows } from './catch-up/owed-rows.js';
@@ -18,13 +19,14 @@ import { StartupReconciler } from './catch-up/startup.reconciler.js';
 /** The providers of this folder, for the module. */
 export const inboxProviders = [
   Backfills,
-  Backlog,
+  Admission,
   Claimer,
   Conflicts,
   DeliveryVerifier,
+  DeliveryRuns,
   EventDispatcher,
+  RelayClaims,
   GroupCommit,
-  HandOff,
   Inbox,
   InlineDispatcher,
   OwedRows,

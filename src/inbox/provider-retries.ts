@@ -15,11 +15,10 @@ import { LoneStatements } from '../outbox/runs/lone-statements.js';
 import { rowFacts } from '../outbox/relay/row-facts.js';
 import { StrangerRows } from '../outbox/relay/stranger-rows.js';
 import type { NewHandlerRow } from '../storage/claim.store.js';
-import type { LeasedRow, LeaseResult } from '../storage/leased-rows.js';
+import { rowJustLeased, type LeasedRow, type LeaseResult } from '../storage/leased-rows.js';
 import { OutboxStore } from '../storage/outbox.store.js';
 import { Claimer } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
-import { leasedRow } from './leased-row.js';
 import { PausedWork } from './paused-work.js';
 import { PAUSED, type Verdict } from './verdict.js';
 
@@ -180,6 +179,6 @@ export function untilRedelivered({ provider }: Source, row: LeasedRow | undefine
 }
 
 function won(event: IncomingEvent, rows: readonly NewHandlerRow[], owner: string, receivedAt: Date): Taken {
-  const leased = rows.map((row) => leasedRow(event, row, owner, receivedAt));
+  const leased = rows.map((row) => rowJustLeased(event, row, owner, receivedAt));
   return { won: true, busy: 0, exhausted: [], leased };
 }

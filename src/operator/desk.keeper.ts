@@ -21,7 +21,7 @@ import { within } from '../core/time/within.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { DeadLetters } from '../outbox/runs/dead-letters.js';
 import { HostTimers } from '../outbox/host-timers.js';
-import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { Rounds } from '../outbox/relay/rounds.js';
 import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
 import { WakeListener } from '../outbox/wake/wake.listener.js';
 import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
@@ -86,7 +86,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly former: FormerSources,
     private readonly registry: HandlerRegistry,
     private readonly deadLetters: DeadLetters,
-    private readonly relay: OutboxRelay,
+    private readonly relay: Rounds,
     private readonly instance: Instance,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,

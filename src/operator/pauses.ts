@@ -7,7 +7,7 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/time/within.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
-import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { Rounds } from '../outbox/relay/rounds.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
@@ -34,7 +34,7 @@ export class Pauses {
     private readonly registry: HandlerRegistry,
     private readonly store: PauseStore,
     private readonly paused: PausedNames,
-    private readonly relay: OutboxRelay,
+    private readonly rounds: Rounds,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
   ) {}
@@ -50,7 +50,7 @@ export class Pauses {
       const { by, reason } = decider;
       const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
       this.paused.forget();
-      await within(this.relay.paused(), LEASE_MS);
+      await within(this.rounds.givePausedBack(), LEASE_MS);
       this.logger.log(
         logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
       );

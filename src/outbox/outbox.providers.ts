@@ -8,6 +8,7 @@ import { EventPreparer } from './runs/event.preparer.js';
 import { FailureSettler } from './runs/failure.settler.js';
 import { GroupSettle } from './runs/group-settle.js';
 import { HandlerRunner } from './runs/handler.runner.js';
+import { HandOff } from './relay/hand-off.js';
 import { HostTimers } from './host-timers.js';
 import { JobRunner } from './relay/job.runner.js';
 import { LeasePlan } from './relay/lease-plan.js';
@@ -19,6 +20,7 @@ import { Outbox } from './enqueue/outbox.js';
 import { OutboxRelay } from './relay/outbox.relay.js';
 import { Pace } from './relay/pace.js';
 import { PausedNames } from './relay/paused-names.js';
+import { Rounds } from './relay/rounds.js';
 import { RelayLoop } from './relay/relay.loop.js';
 import { Solos } from './relay/solo.js';
 import { RunTransactions } from './runs/run.transactions.js';
@@ -43,6 +45,7 @@ export const outboxProviders = [
   FailureSettler,
   GroupSettle,
   HandlerRunner,
+  HandOff,
   HostTimers,
   JobRunner,
   LeasePlan,
@@ -55,6 +58,7 @@ export const outboxProviders = [
   Pace,
   PausedNames,
   RelayLoop,
+  Rounds,
   RunTransactions,
   Solos,
   StaleFilter,

@@ -1,5 +1,6 @@
 import type { EventKey } from '../core/event.js';
 import type { DeadReason } from '../core/states.js';
+import type { NewHandlerRow } from './claim.store.js';
 import { storedEvent, type StoredEvent } from './stored-event.js';
 import type { OrderKey } from './turn.store.js';
 
@@ -192,4 +193,33 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
     received_at: row.received_at!,
     headers: row.headers!,
   });
+}
+
+/** An event that is being claimed: its arrival is told by the database. */
+export type NewEvent = Omit<StoredEvent, 'receivedAt'>;
+
+/** A row just inserted, as a lease would give it. */
+export function rowJustLeased(
+  { source, tenant, eventId, id, type, occurredAt, headers, body }: NewEvent,
+  row: NewHandlerRow,
+  owner: string,
+  receivedAt: Date,
+): LeasedRow {
+  return {
+    id: row.id,
+    owner,
+    attempt: 1,
+    tries: 1,
+    lost: 0,
+    wasLost: false,
+    alone: false,
+    generation: 0,
+    begun: false,
+    ageMs: 0,
+    kind: 'handler',
+    name: row.name,
+    key: '',
+    trace: row.trace,
+    event: { source, tenant, eventId, id, type, occurredAt, receivedAt, headers, body },
+  };
 }

@@ -13,8 +13,9 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from '../http/webhook.routes.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import type { Verdict } from '../inbox/verdict.js';
-import { HandOff } from '../inbox/hand-off.js';
+import { HandOff } from '../outbox/relay/hand-off.js';
 import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { Rounds } from '../outbox/relay/rounds.js';
 import { RelayLoop } from '../outbox/relay/relay.loop.js';
 import { report, subtract, type TickReport } from '../outbox/relay/tick-report.js';
 
@@ -88,7 +89,7 @@ function isJson(value: unknown): boolean {
 }
 
 /** What an application's relay had done when `runDue` last told of it. */
-const told = new WeakMap<OutboxRelay, TickReport>();
+const told = new WeakMap<Rounds, TickReport>();
 
 /**
  * Runs handlers and effects until nothing is due: what failed and waits for its retry is left waiting. The relay's own rounds rest
@@ -98,14 +99,14 @@ const told = new WeakMap<OutboxRelay, TickReport>();
  */
 export async function runDue(app: INestApplicationContext, maxMs = 10_000): Promise<TickReport> {
   app.get(HandlerRegistry).checkFilled();
-  const relay = app.get(OutboxRelay);
+  const rounds = app.get(Rounds);
   const end = performance.now() + maxMs;
   await app.get(RelayLoop).hold(async () => {
     await app.get(HandOff).finish(maxMs);
-    await within(relay.settled(), maxMs);
-    await relay.drain({ maxMs: end - performance.now() });
+    await within(rounds.waitForRuns(), maxMs);
+    await app.get(OutboxRelay).drain({ maxMs: end - performance.now() });
   });
-  const before = told.get(relay) ?? report([]);
-  told.set(relay, relay.totals);
-  return subtract(relay.totals, before);
+  const before = told.get(rounds) ?? report([]);
+  told.set(rounds, rounds.totals);
+  return subtract(rounds.totals, before);
 }

@@ -17,6 +17,7 @@ import {
   type RunInfo,
   type WebhookEvent,
 } from '../../src/index.js';
+import { Rounds } from '../../src/outbox/relay/rounds.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { OK, Receiver } from '../support/receiver.js';
@@ -146,12 +147,12 @@ describe.each(ADAPTERS)('A6 async contexts, on %s', (adapter) => {
       ['relayed', 'inline', 'waits', 'route'].map((source) => deliver(source, index)),
     );
     await Promise.all(all.flat());
-    const relay = receiver.app.get(OutboxRelay);
+    const rounds = receiver.app.get(Rounds);
     await until(async () => {
       const rows = await receiver.query<{ n: number }>(
         `SELECT count(*)::int AS n FROM webhook_outbox WHERE state = 'pending'`,
       );
-      return rows[0]!.n === 0 && relay.running === 0;
+      return rows[0]!.n === 0 && rounds.running === 0;
     });
 
     const ways = new Set(seen.map(({ way }) => way.replace(' after a timer', '')));

@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import {
-  EventDispatcher,
   OnEffect,
   OnWebhook,
   PermanentError,
@@ -8,6 +7,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
+import { DeliveryRuns } from '../../src/inbox/delivery-runs.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -332,7 +332,7 @@ describe.each(ADAPTERS)('retries: "provider" over HTTP on %s', (adapter) => {
         },
       });
       try {
-        stopping.app.get(EventDispatcher).startDraining();
+        stopping.app.get(DeliveryRuns).startDraining();
         const refused = await stopping.send({ path: '/webhooks/awardee', ...grant('draining') });
         expect(answered(refused)).toBe(UNAVAILABLE);
         expect(await receiver.claims('draining')).toBe(0);

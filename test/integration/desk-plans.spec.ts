@@ -1,7 +1,7 @@
 import type { INestApplication } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { Inspector, Stats } from '../../src/index.js';
-import { Backlog } from '../../src/inbox/backlog.js';
+import { Admission } from '../../src/inbox/admission.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { BoundedRead } from '../../src/storage/postgres/bounded-read.js';
 import { createApplication } from '../support/application.js';
@@ -129,10 +129,10 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
     });
 
     it('maxPending: no whole table, and no more rows than it counts to', async () => {
-      const statements = await asked(() => app.get(Backlog).isFull());
+      const statements = await asked(() => app.get(Admission).isFull());
       expect(statements).toHaveLength(1);
       expectBounded(await explain(database.dataSource, statements[0]!));
-      expect(await app.get(Backlog).isFull()).toBe(true);
+      expect(await app.get(Admission).isFull()).toBe(true);
     });
   });
 

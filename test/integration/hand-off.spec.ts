@@ -71,7 +71,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   latch.open();
-  await until(() => inbox.relay.running === 0);
+  await until(() => inbox.rounds.running === 0);
   await inbox.stop();
   await proxy.close();
   await database.drop();
@@ -94,7 +94,7 @@ async function start(setup: Partial<InboxSetup> = {}, handlers: readonly Type[] 
 
 /** The relay has looked for every name, and found nothing. */
 async function ready(): Promise<void> {
-  await until(() => Object.keys(sources).every((source) => inbox.relay.isDry(`${source}/handle`)));
+  await until(() => Object.keys(sources).every((source) => inbox.rounds.isDry(`${source}/handle`)));
 }
 /** Claims for which the condition holds take their time. */
 async function slowClaims(when: string, seconds = 0.5): Promise<void> {
@@ -178,7 +178,7 @@ it('nothing is handed off past rows that wait', async () => {
   await start();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', `f-${nth}`);
   const before = (await inbox.rows(HANDED_OFF)).length;
-  expect(inbox.relay.isDry('free/handle')).toBe(false);
+  expect(inbox.rounds.isDry('free/handle')).toBe(false);
   latch.open();
   await inbox.deliverTo('free', 'late');
   await done(21);

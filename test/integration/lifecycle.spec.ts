@@ -12,17 +12,18 @@ import {
   Inbox,
   OnEffect,
   OnWebhook,
-  OutboxRelay,
   StartupReconciler,
   WebhooksModule,
   type EffectContext,
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
+import { Rounds } from '../../src/outbox/relay/rounds.js';
 import { RequestHeaders } from '../../src/core/request.js';
 import type { ResolvedOptions } from '../../src/core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
+import { DeliveryRuns } from '../../src/inbox/delivery-runs.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { asana, hmac } from '../../src/sources/index.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
@@ -253,7 +254,7 @@ describe('shutdown', () => {
       webhooks: { relay: { shutdownGrace: '100ms' } },
     });
     await inbox.deliver('d-1');
-    await until(() => inbox.relay.running === 1);
+    await until(() => inbox.rounds.running === 1);
     // The handler never ends: a shutdown that waited for it would not either.
     await inbox.app.close();
     expect(aborted).toBe(true);
@@ -309,11 +310,11 @@ describe('shutdown', () => {
       webhooks: { relay: { shutdownGrace: '200ms', pollInterval: '20ms' } },
     });
     await inbox.deliver('d-1');
-    await until(() => inbox.relay.running === 1);
+    await until(() => inbox.rounds.running === 1);
     proxy.freeze();
     await pause(60);
     const closed = inbox.app.close();
-    await inbox.relay.finish(0);
+    await inbox.rounds.finish(0);
     // TypeORM waits for its pool, until the half-open sockets end.
     await proxy.close();
     await closed;
@@ -377,7 +378,7 @@ describe('shutdown', () => {
       'several/route',
       ({ eventId }) => {
         ran.push(eventId);
-        dispatcher.startDraining();
+        inbox.app.get(DeliveryRuns).startDraining();
       },
     );
     await inbox.stop();
@@ -405,8 +406,8 @@ describe('shutdown', () => {
     await until(() => latch.arrived === 1 && unrecorded === 1);
     let over = false;
     const finished = inbox.app
-      .get(EventDispatcher)
-      .finish()
+      .get(DeliveryRuns)
+      .finish(Promise.resolve())
       .then(() => (over = true));
     await pause(50);
     const wasOver = over;
@@ -474,7 +475,7 @@ describe('a boot without a database', () => {
       await app.get(DataSource).initialize();
       expect(await receive()).toMatchObject({ status: 200, body: { status: 'ok' } });
       await until(async () => (await database.query(`SELECT FROM received_event`)).length === 1);
-      expect(app.get(OutboxRelay).running).toBe(0);
+      expect(app.get(Rounds).running).toBe(0);
       expect(await app.get(StartupReconciler).reconcile()).toMatchObject({ ran: true });
     } finally {
       await app.close();

@@ -4,7 +4,6 @@ import { InjectDataSource } from '@nestjs/typeorm';
 import type { Pool } from 'pg';
 import { DataSource } from 'typeorm';
 import {
-  EventDispatcher,
   hmac,
   Inbox,
   OnWebhook,
@@ -14,6 +13,8 @@ import {
   type WebhookEvent,
 } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { Leaser } from '../../src/outbox/relay/leaser.js';
+import { RelayClaims } from '../../src/inbox/relay-claims.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { sesmetric, SESMETRIC_SECRET } from '../support/signing.js';
@@ -136,7 +137,7 @@ describe('the database is down', () => {
       webhooks: { relay: { pollInterval: '20ms', listen: false } },
       configure: (app) => app.useLogger({ log: keep, warn: keep, error: keep }),
     });
-    const round = jest.spyOn(to.relay, 'round');
+    const round = jest.spyOn(to.rounds, 'start');
     await proxy.goDown();
     await until(() => told(failing).length > 0);
     const before = round.mock.calls.length;
@@ -296,11 +297,11 @@ describe('case 26 the server takes no writes', () => {
       await begun.wait();
       const [before] = await to.rows();
       await demotedPool(to);
-      await to.relay.renew();
+      await to.rounds.renew();
       const [renewed] = await to.rows();
       expect(renewed!.due_at.getTime()).toBeGreaterThan(before!.due_at.getTime());
       await demotedPool(to);
-      await to.relay.finish(0);
+      await to.rounds.finish(0);
       expect(await to.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);
       await ticking;
     });
@@ -313,7 +314,7 @@ describe('case 26 the server takes no writes', () => {
   async function demotedPool(to: TestInbox, held = 0): Promise<void> {
     const pool = poolOf(to.dataSource);
     // What still goes on would be lent a connection that is about to end, or bring back one that is sound.
-    await to.relay.leased();
+    await to.app.get(Leaser).ended();
     await until(() => pool.totalCount - pool.idleCount === held);
     await readOnly('on', 'keep');
     await database.query(
@@ -507,7 +508,7 @@ describe('the connections of the pool are half open: nothing comes back on them,
     gate.open();
     expect(await ticking).toMatchObject({ done: 2, dead: 1, lost: 0 });
     expect(sent).toHaveLength(3);
-    expect(to.relay.running).toBe(0);
+    expect(to.rounds.running).toBe(0);
   }, 90_000);
 
   it('a shutdown does not wait for counts that cannot be written down', async () => {
@@ -534,6 +535,6 @@ describe('the connections of the pool are half open: nothing comes back on them,
     await expectNoLeak(poolOf(to.dataSource));
     frozen.freeze();
     expect(await to.deliver('d-2')).toMatchObject(UNAVAILABLE);
-    await to.app.get(EventDispatcher).finish();
+    await to.app.get(RelayClaims).finish();
   });
 });

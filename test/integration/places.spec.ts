@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(async () => {
   latch.open();
   for (const inbox of inboxes) {
-    await until(() => inbox.relay.running === 0);
+    await until(() => inbox.rounds.running === 0);
     await inbox.stop();
   }
   await database.drop();
@@ -77,7 +77,7 @@ const count = (name: string) => began.filter((one) => one === name).length;
 
 /** Starts what there is room for, until there is no more; what hangs goes on. */
 async function fill(inbox: TestInbox): Promise<void> {
-  while (await inbox.relay.round(() => undefined));
+  while (await inbox.startRound());
 }
 
 it.each([1, 4])('a flooded source, with %i slow handlers, leaves a place to another', async (handlers) => {
@@ -94,7 +94,7 @@ it('with places for all, a flooded source does not go first for having come firs
   const inbox = await start({ providers: twoSources(4), webhooks: { sources: sources() } });
   for (let index = 0; index < 20; index += 1) await inbox.deliverTo('slow', `s-${index}`);
   await inbox.deliverTo('quick', 'q-1');
-  await inbox.relay.round(() => undefined);
+  await inbox.startRound();
   await until(() => count('quick') === 1);
 });
 
@@ -130,17 +130,17 @@ describe('a quick handler, whose rows are leased ahead', () => {
   });
 
   it.each([
-    ['the process stops', (inbox: TestInbox) => inbox.relay.stopLeasing()],
-    ['leases are renewed', (inbox: TestInbox) => void inbox.relay.renew()],
+    ['the process stops', (inbox: TestInbox) => inbox.rounds.stopLeasing()],
+    ['leases are renewed', (inbox: TestInbox) => void inbox.rounds.renew()],
   ])('gives back what waits, and has not begun, when %s', async (_, event) => {
     const inbox = await flood();
     event(inbox);
     await until(async () => (await inbox.rows(LEASED)).length === 6);
     const returned = await inbox.rows('attempt > 0 AND leased_by IS NULL');
     expect(returned.map((row) => row.attempt - row.attempt_base)).toEqual(Array(14).fill(0));
-    expect(inbox.relay.running).toBe(6);
+    expect(inbox.rounds.running).toBe(6);
     latch.open();
-    await until(() => inbox.relay.running === 0);
+    await until(() => inbox.rounds.running === 0);
     expect(count('slow')).toBe(6);
   });
 
@@ -148,7 +148,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
     const inbox = await flood();
     await inbox.app.get(Pauses).pause('source', 'slow', who);
     latch.open();
-    await until(() => inbox.relay.running === 0);
+    await until(() => inbox.rounds.running === 0);
     expect(count('slow')).toBe(6);
     expect(await inbox.rows(LEASED)).toEqual([]);
   });
@@ -159,9 +159,9 @@ describe('a quick handler, whose rows are leased ahead', () => {
     await other.app.get(Pauses).pause('source', 'slow', who);
     // What was read of the pauses is older than a second by then.
     await new Promise((resolve) => setTimeout(resolve, 1_050));
-    await inbox.relay.round(() => undefined);
+    await inbox.startRound();
     latch.open();
-    await until(() => inbox.relay.running === 0);
+    await until(() => inbox.rounds.running === 0);
     expect(count('slow')).toBe(6);
   });
 
@@ -170,7 +170,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
     await inbox.query(
       `UPDATE webhook_outbox SET alone = true, attempt = 1 WHERE event_id = 's-39' AND leased_by IS NULL`,
     );
-    await inbox.relay.round(() => undefined);
+    await inbox.startRound();
     expect(await inbox.rows(`${LEASED} AND event_id = 's-39'`)).toHaveLength(1);
     latch.open();
     await until(async () => (await inbox.rows(`state = 'done' AND event_id = 's-39'`)).length === 1);
@@ -365,7 +365,7 @@ describe('renewals', () => {
     const unanswered: (() => void)[] = [];
     store.renew = () =>
       new Promise<never>((_, reject) => unanswered.push(() => reject(new Error('given up'))));
-    const renewals = setInterval(() => void inbox.relay.renew(), 1_000);
+    const renewals = setInterval(() => void inbox.rounds.renew(), 1_000);
     try {
       await tick;
     } finally {

@@ -70,7 +70,7 @@ describe('a handler that was renamed, beside a process of before', () => {
       };
       const ticking = [newer.relay.tick(), older.relay.tick(), newer.relay.tick()];
       await until(() => ran.length > 0);
-      await newer.relay.round(() => undefined);
+      await newer.startRound();
       expect(ran).toEqual(['1']);
       latch.open();
       await Promise.all(ticking);
@@ -236,7 +236,7 @@ describe('an effect that was renamed', () => {
     };
     const ticking = newer.relay.tick();
     await until(() => ran.length > 0);
-    await newer.relay.round(() => undefined);
+    await newer.startRound();
     expect(ran).toEqual([{ nth: 1 }]);
     latch.open();
     await ticking;

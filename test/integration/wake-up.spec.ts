@@ -1,12 +1,6 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
-import {
-  Inbox,
-  OnWebhook,
-  OutboxRelay,
-  hmac,
-  type HandlerContext,
-  type WebhookEvent,
-} from '../../src/index.js';
+import { Inbox, OnWebhook, hmac, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { Rounds } from '../../src/outbox/relay/rounds.js';
 import type { RelayOptions, WebhooksOptions } from '../../src/core/options/options.js';
 import { ListenConnection } from '../../src/storage/postgres/listen-connection.js';
 import { LISTEN_TIMES, ListenLoop } from '../../src/outbox/wake/listen.loop.js';
@@ -94,7 +88,7 @@ describe('wake-up across instances', () => {
   /** The rounds at start-up are over, those after the listener's probe too: what comes now is found by a wake or a poll. */
   const ready = async (app: INestApplication, listens = true) => {
     if (listens) await until(() => app.get(WakeListener).listening);
-    await until(() => app.get(OutboxRelay).isDry('awardee/Handlers.record'));
+    await until(() => app.get(Rounds).isDry('awardee/Handlers.record'));
   };
   /** Time for what must not happen. */
   const settled = () => new Promise((resolve) => setTimeout(resolve, 300));

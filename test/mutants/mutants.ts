@@ -123,14 +123,14 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'the acknowledgement comes after the processing',
     edits: [
       edit(
-        'src/inbox/event.dispatcher.ts',
-        "if (asked.retries === 'own' && !this.registry.hasInline(asked.name)) return this.decide(delivery);",
-        'void asked;',
+        'src/inbox/delivery-runs.ts',
+        "if (source.retries === 'own' && !this.registry.hasInline(source.name)) return undefined;",
+        '',
       ),
       edit(
-        'src/inbox/event.dispatcher.ts',
-        "if (source.retries === 'provider') return this.providerRetries",
-        'return this.providerRetries',
+        'src/inbox/delivery-runs.ts',
+        "if (source.retries === 'own') return this.runInline(source, event, handlers, check);",
+        '',
       ),
     ],
     spec: 'test/e2e/own-retries.spec.ts',
@@ -307,9 +307,9 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'the acknowledgement comes before the commit of the claim',
     edits: [
       edit(
-        'src/inbox/event.dispatcher.ts',
-        'claimed = await this.group.claim({ source, claims: offers });',
-        "void this.group.claim({ source, claims: offers }).catch(() => undefined);\n      return { kind: 'ok' };",
+        'src/inbox/relay-claims.ts',
+        'claimed = await this.group.claim({ source, claims });',
+        "void this.group.claim({ source, claims }).catch(() => undefined);\n      return { kind: 'ok' };",
       ),
     ],
     spec: 'test/integration/hand-off.spec.ts',

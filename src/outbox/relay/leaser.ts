@@ -105,7 +105,7 @@ export class Leaser {
   }
 
   /** Rows of these names have been committed: the next round looks for them. */
-  woken(names: WokenNames): void {
+  wake(names: WokenNames): void {
     this.dry.forget(names);
     this.starts.forget(names);
     this.turns.wake(names);
@@ -132,7 +132,7 @@ export class Leaser {
     if (rows.length === 0) return;
     try {
       await this.statements.send((manager) => this.store.release(manager, rows));
-      this.woken([...new Set(rows.map(({ name }) => name))]);
+      this.wake([...new Set(rows.map(({ name }) => name))]);
     } catch (error) {
       const text = `leases could not be given back, and will end: ${errorText(error)}`;
       this.logger.warn(logLine(text, { rows: rows.length }));

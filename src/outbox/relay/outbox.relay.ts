@@ -1,52 +1,31 @@
-import { Inject, Injectable } from '@nestjs/common';
-import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { within } from '../../core/time/within.js';
-import { errorText, logLine } from '../../core/log/log.js';
-import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
-import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { OutboxStore } from '../../storage/outbox.store.js';
-import { FailureSettler } from '../runs/failure.settler.js';
-import { LeaseLost } from '../runs/lease-lost.js';
-import { namesToRunAgain, type StartedJob } from './job.js';
-import { JobRunner } from './job.runner.js';
-import { Leaser } from './leaser.js';
-import { LoneStatements } from '../runs/lone-statements.js';
-import { rowFacts } from './row-facts.js';
+import { Injectable } from '@nestjs/common';
+import type { StartedJob } from './job.js';
+import { Rounds } from './rounds.js';
 import { add, report, type TickReport } from './tick-report.js';
-import type { WokenNames } from '../wake/wake-up.js';
 
-/** How long a shutdown waits for what it has aborted, and for the database. */
-const ABORT_MS = 1_000;
-
-/** Has due rows leased and run. It holds no timer: `RelayLoop` calls `round`, tests and crons call `tick` or `drain`. */
+/**
+ * Runs what the outbox owes: handlers, and the external side effects that they enqueued. One row's life:
+ *
+ * 1. It is leased: `Leaser` marks due rows as this instance's for a time, in one statement.
+ * 2. It gets a slot: `JobRunner` runs as many at once as the pool and the limits of its name allow.
+ * 3. It runs: `HandlerRunner` in a transaction, `EffectRunner` outside of any, under the row's id as the key of the effect.
+ * 4. It is settled behind a fence, which refuses a run whose lease was lost: done, or by `FailureSettler` due again, dead or parked.
+ *
+ * `RelayLoop` makes rounds by itself. A serverless function, a cron or a test makes its own here.
+ */
 @Injectable()
 export class OutboxRelay {
-  private readonly logger = new InboxLogger();
-  private givenBack: Promise<void> | undefined;
-
-  constructor(
-    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
-    private readonly store: OutboxStore,
-    private readonly leaser: Leaser,
-    private readonly runner: JobRunner,
-    private readonly failures: FailureSettler,
-    private readonly statements: LoneStatements,
-  ) {}
-
-  /** What became of every run since the process started. */
-  get totals(): TickReport {
-    return this.runner.totals;
-  }
+  constructor(private readonly rounds: Rounds) {}
 
   /**
    * One round: leases what is due and there is room for, runs it to its end, and says what became of it.
    * @throws when the outbox could not be read, after the end of what it has started all the same
    */
   async tick(): Promise<TickReport> {
-    this.woken(undefined);
+    this.rounds.wake(undefined);
     const ends: StartedJob['ended'][] = [];
     try {
-      await this.leaser.lease(false, (job) => ends.push(job.ended));
+      await this.rounds.start(false, (job) => ends.push(job.ended));
     } finally {
       await Promise.all(ends);
     }
@@ -63,110 +42,5 @@ export class OutboxRelay {
       total = add(total, one);
       if (one.leased === 0 || performance.now() >= end) return total;
     }
-  }
-
-  /**
-   * Leases and starts runs without waiting for their end. True when there may be more that is due.
-   * @param onEnd told of each run's end, with the names of what it left to be run again
-   * @param everywhere look also where the last look found nothing: after a commit, or after the poll interval
-   * @throws when the outbox could not be read; of what it has started all the same, `onEnd` is told
-   */
-  async round(onEnd: (again: readonly string[]) => void, everywhere = true): Promise<boolean> {
-    if (everywhere) this.woken(undefined);
-    let any = false;
-    await this.leaser.lease(true, (job) => {
-      any = true;
-      void job.ended.then((outcomes) => onEnd(namesToRunAgain(job, outcomes)));
-    });
-    return any;
-  }
-
-  /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
-  async renew(): Promise<void> {
-    // What has waited for a place for so long may find one elsewhere. Not awaited: leases are renewed meanwhile.
-    // One that was lost twice is only waiting for the others to end.
-    void this.leaser.giveBackWaiting(({ alone, wasLost }) => !(alone && wasLost));
-    const jobs = [...this.runner.jobs];
-    if (jobs.length === 0) return;
-    const { leaseMs } = runningRelay(this.options);
-    const startedAt = performance.now();
-    try {
-      const rows = jobs.flatMap((job) => job.rows);
-      const renewed = this.statements.send((manager) => this.store.renew(manager, rows, leaseMs));
-      const renewing = renewed.then((ours) => {
-        for (const job of jobs) {
-          // Rows of a batch that was split are settled one after the other: one that is still ours is enough.
-          if (job.rows.some((row) => ours.has(row.id))) job.leaseEndsAt = startedAt + leaseMs;
-          else if (this.runner.jobs.has(job)) job.deadline.abort(new LeaseLost());
-        }
-      });
-      // A connection that is half open never answers, and the leases end all the same.
-      if (!(await within(renewing, leaseMs / 6)))
-        this.logger.warn(logLine('leases are not renewed yet', { jobs: jobs.length }));
-    } catch (error) {
-      this.logger.warn(logLine(`leases could not be renewed: ${errorText(error)}`, { jobs: jobs.length }));
-    }
-    for (const job of jobs) {
-      if (job.leaseEndsAt - performance.now() < leaseMs / 3) job.deadline.abort(new LeaseLost());
-    }
-  }
-
-  /** Rows of these names have been committed: the next round looks for them. */
-  woken(names: WokenNames): void {
-    this.leaser.woken(names);
-  }
-
-  /** Whether nothing of this name was due when it was last looked for. */
-  isDry(name: string): boolean {
-    return this.leaser.isDry(name);
-  }
-
-  /** No more leases; what runs goes on. */
-  stopLeasing(): void {
-    this.leaser.stop();
-    this.givenBack = this.leaser.giveBackWaiting();
-  }
-
-  /**
-   * Waits for what runs, up to `graceMs` milliseconds. What runs then is given back, as if it had not begun, and aborted: a shutdown
-   * is nobody's failed attempt.
-   */
-  async finish(graceMs: number): Promise<void> {
-    const ended = Promise.all([this.settled(), this.givenBack]);
-    if (await within(ended, graceMs)) return;
-    const jobs = [...this.runner.jobs];
-    const rows = jobs.flatMap((job) => job.rows);
-    for (const row of rows)
-      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
-    this.failures.abandon(rows);
-    const given = { delayMs: ABORT_MS, running: true };
-    const released = this.statements.send((manager) => this.store.release(manager, rows, given));
-    await within(released, ABORT_MS).catch((error: unknown) => {
-      this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
-    });
-    for (const job of jobs) job.deadline.abort(new LeaseLost());
-    await within(ended, ABORT_MS);
-  }
-
-  /** Waits for what is being leased now. */
-  leased(): Promise<void> {
-    return this.leaser.ended();
-  }
-
-  /** Something has been paused: waits for a lease that may have been decided on before it, and gives back what waits for a place. */
-  async paused(): Promise<void> {
-    await this.leased();
-    await this.leaser.giveBackWaiting();
-  }
-
-  /** Waits for what is being leased and for what runs now. */
-  async settled(): Promise<void> {
-    await this.leased();
-    await Promise.all([...this.runner.jobs].map((job) => job.ended));
-  }
-
-  /** How many rows are running. */
-  get running(): number {
-    return [...this.runner.jobs].reduce((count, job) => count + job.rows.length, 0);
   }
 }

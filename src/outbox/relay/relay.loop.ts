@@ -8,7 +8,8 @@ import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { HostTimers } from '../host-timers.js';
-import { OutboxRelay } from './outbox.relay.js';
+import { namesToRunAgain } from './job.js';
+import { Rounds } from './rounds.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 
 const TIMER = 'webhook-inbox:relay';
@@ -29,7 +30,7 @@ export class RelayLoop {
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
-    private readonly relay: OutboxRelay,
+    private readonly rounds: Rounds,
     private readonly timers: HostTimers,
     private readonly wakeUp: WakeUp,
   ) {}
@@ -39,7 +40,7 @@ export class RelayLoop {
     this.state = 'idle';
     this.wakeUp.onWake((names) => this.wake(names));
     const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
-    this.renewal = setInterval(() => void this.relay.renew(), everyMs);
+    this.renewal = setInterval(() => void this.rounds.renew(), everyMs);
     this.turn();
   }
 
@@ -58,7 +59,7 @@ export class RelayLoop {
    * @param again names of what it left to be run again
    */
   runEnded(again: readonly string[]): void {
-    if (again.length > 0) this.relay.woken(again);
+    if (again.length > 0) this.rounds.wake(again);
     this.turn(false);
   }
 
@@ -75,7 +76,7 @@ export class RelayLoop {
 
   /** No more rounds; what runs goes on and its leases are still renewed. */
   stopLeasing(): void {
-    this.relay.stopLeasing();
+    this.rounds.stopLeasing();
     this.wakeUp.onWake(undefined);
     this.timers.cancel(TIMER);
     this.state = 'stopped';
@@ -83,36 +84,42 @@ export class RelayLoop {
 
   /** Waits for what runs, within the grace. */
   async finish(): Promise<void> {
-    if (this.options.relay !== false) await this.relay.finish(this.options.relay.graceMs);
+    if (this.options.relay !== false) await this.rounds.finish(this.options.relay.graceMs);
     clearInterval(this.renewal);
   }
 
   private wake(names: WokenNames): void {
-    this.relay.woken(names);
+    this.rounds.wake(names);
     this.turn(false);
   }
 
   // Never two rounds at once: a wake during one only asks for another after it.
   private turn(everywhere = true): void {
     this.again = true;
-    if (everywhere) this.relay.woken(undefined);
+    if (everywhere) this.rounds.wake(undefined);
     if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'turning';
     this.timers.cancel(TIMER);
-    void neutral(() => this.rounds());
+    void neutral(() => this.makeRounds());
   }
 
-  private async rounds(): Promise<void> {
+  private async makeRounds(): Promise<void> {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
       while (this.again && this.held === 0 && this.state === 'turning') {
         this.again = false;
         // However busy the process is: what no commit tells of is found by this alone.
         if (performance.now() - this.lookedAt >= pollMs) {
-          this.relay.woken(undefined);
+          this.rounds.wake(undefined);
           this.lookedAt = performance.now();
         }
-        if (await this.relay.round((again) => this.runEnded(again), false)) this.again = true;
+        let any = false;
+        await this.rounds.start(true, (job) => {
+          any = true;
+          void job.ended.then((outcomes) => this.runEnded(namesToRunAgain(job, outcomes)));
+        });
+        // There may be more that is due.
+        this.again ||= any;
         this.readAt = performance.now();
         const over = this.outage.ended();
         if (over !== undefined) this.logger.log(logLine('the outbox can be read again', over));

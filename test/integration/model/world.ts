@@ -68,7 +68,7 @@ export class World {
   async reset(): Promise<void> {
     for (const { end } of this.hanging) end('fails');
     this.hanging = [];
-    await until(() => this.inboxes.every(({ relay }) => relay.running === 0), BUSY_MS);
+    await until(() => this.inboxes.every(({ rounds }) => rounds.running === 0), BUSY_MS);
     await clear(this.database);
     this.calls = [];
     this.keys.clear();
@@ -78,7 +78,7 @@ export class World {
   /** A round of one instance, until each of its runs has ended or hangs. */
   async round(relay: number, outcomes: readonly Outcome[]): Promise<Call[]> {
     this.outcomes = outcomes;
-    await this.inboxes[relay]!.relay.round(() => undefined);
+    await this.inboxes[relay]!.startRound();
     await this.still(relay);
     return this.calls.splice(0);
   }

@@ -18,6 +18,7 @@ import type { WebhooksOptions } from '../../../src/core/options/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
 import { DeskKeeper } from '../../../src/operator/desk.keeper.js';
 import { RelayLoop } from '../../../src/outbox/relay/relay.loop.js';
+import { Rounds } from '../../../src/outbox/relay/rounds.js';
 import { createApplication, until, type ApplicationSetup } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
 import { AWARDEE_SECRET, awardee } from '../../support/signing.js';
@@ -28,6 +29,9 @@ export interface TestInbox {
   readonly app: INestApplication;
   readonly database: TestDatabase;
   readonly relay: OutboxRelay;
+  readonly rounds: Rounds;
+  /** Starts the runs of one round as the relay's loop does. True when there may be more that is due. */
+  startRound(): Promise<boolean>;
   /** The application's own DataSource, with the pool that handlers and claims share. */
   readonly dataSource: DataSource;
   readonly alerts: Alert[];
@@ -109,6 +113,7 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     },
   });
   const relay = app.get(OutboxRelay);
+  const rounds = app.get(Rounds);
   const dataSource = app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
   const query: TestInbox['query'] = (sql, parameters) => database.query(sql, parameters);
   const deliver: TestInbox['deliver'] = (id, type = 'grant.made', payload = {}, source = 'awardee') => {
@@ -124,6 +129,13 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     app,
     database,
     relay,
+    rounds,
+    startRound: async () => {
+      let any = false;
+      rounds.wake(undefined);
+      await rounds.start(true, () => (any = true));
+      return any;
+    },
     dataSource,
     alerts,
     query,

@@ -1,28 +1,27 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { Instance } from '../core/instance.js';
-import { InboxLogger } from '../core/log/inbox.logger.js';
-import { errorText, logLine } from '../core/log/log.js';
-import { neutral } from '../core/neutral.js';
-import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { within } from '../core/time/within.js';
-import { firstName, HandlerRegistry, type Handler } from '../handlers/handler.registry.js';
-import { namesToRunAgain, type HeldPlace } from '../outbox/relay/job.js';
-import { JobRunner } from '../outbox/relay/job.runner.js';
-import { LoneStatements } from '../outbox/runs/lone-statements.js';
-import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
-import { PausedNames, type Paused } from '../outbox/relay/paused-names.js';
-import { RelayLoop } from '../outbox/relay/relay.loop.js';
-import { rowFacts } from '../outbox/relay/row-facts.js';
-import { WakeUp } from '../outbox/wake/wake-up.js';
-import type { NewHandlerRow } from '../storage/claim.store.js';
-import type { LeasedRow } from '../storage/leased-rows.js';
-import { OutboxStore } from '../storage/outbox.store.js';
-import { Claimer, type Claim } from './claimer.js';
-import { leasedRow } from './leased-row.js';
+import { Instance } from '../../core/instance.js';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { neutral } from '../../core/neutral.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { within } from '../../core/time/within.js';
+import { firstName, HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
+import type { NewHandlerRow } from '../../storage/claim.store.js';
+import { rowJustLeased, type LeasedRow, type NewEvent } from '../../storage/leased-rows.js';
+import { OutboxStore } from '../../storage/outbox.store.js';
+import { LoneStatements } from '../runs/lone-statements.js';
+import { WakeUp } from '../wake/wake-up.js';
+import { namesToRunAgain, type HeldPlace } from './job.js';
+import { JobRunner } from './job.runner.js';
+import { PausedNames, type Paused } from './paused-names.js';
+import { RelayLoop } from './relay.loop.js';
+import { Rounds } from './rounds.js';
+import { rowFacts } from './row-facts.js';
 
-/** A claim to be made, and the places kept for those of its rows that are to run here at once. */
-export interface Offer extends Claim {
+/** Rows about to be inserted with a claim, and the places kept for those that run here at once. */
+export interface Offer {
+  readonly rows: readonly NewHandlerRow[];
   readonly places: readonly HeldPlace[];
 }
 
@@ -42,8 +41,7 @@ export class HandOff {
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
-    private readonly claimer: Claimer,
-    private readonly relay: OutboxRelay,
+    private readonly rounds: Rounds,
     private readonly instance: Instance,
     private readonly loop: RelayLoop,
     private readonly runner: JobRunner,
@@ -53,22 +51,20 @@ export class HandOff {
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** The claim of an event with the rows owed for it. Its end must be told: `claimed`, `dropped` or `inDoubt`. */
-  offer(event: Claim['event'], handlers: readonly Handler[]): Offer {
+  /** Leases those of the rows that find a place free. The end of the claim must be told: `claimed`, `dropped` or `inDoubt`. */
+  offer(event: NewEvent, owed: readonly NewHandlerRow[]): Offer {
     const places: HeldPlace[] = [];
-    // All rows first: a place is held only by what cannot fail any more.
-    const owed = handlers.map((handler) => this.claimer.row(event, handler.name));
-    const rows = owed.map((row, index) => {
-      const place = this.place(event, handlers[index]!, row);
+    const rows = owed.map((row) => {
+      const place = this.place(event, row);
       if (place === undefined) return row;
       places.push(place);
       return { ...row, lease: { owner: this.instance.id, ms: this.leaseMs } };
     });
-    return { event, rows, places };
+    return { rows, places };
   }
 
   /** The claim was committed. @param receivedAt undefined when the event was known, and no row was inserted */
-  claimed({ places }: Offer, receivedAt: Date | undefined): void {
+  claimed({ places }: Pick<Offer, 'places'>, receivedAt: Date | undefined): void {
     if (receivedAt === undefined) return this.dropped({ places });
     for (const place of places) {
       const [row] = place.rows;
@@ -83,7 +79,7 @@ export class HandOff {
   }
 
   /** The claim failed, and may have been committed all the same: then its rows are leased, and nobody runs them. */
-  inDoubt({ places }: Offer): void {
+  inDoubt({ places }: Pick<Offer, 'places'>): void {
     for (const place of places) this.track(neutral(() => this.giveBackInDoubt(place)));
   }
 
@@ -96,14 +92,15 @@ export class HandOff {
     return this.options.relay === false ? 0 : this.options.relay.leaseMs;
   }
 
-  private place(event: Claim['event'], handler: Handler, row: NewHandlerRow): HeldPlace | undefined {
+  private place(event: NewEvent, row: NewHandlerRow): HeldPlace | undefined {
     const { relay, sources } = this.options;
-    if (relay === false || !relay.handOff || !this.loop.turns || !this.relay.isDry(row.name))
+    const handler = this.registry.handler(row.name)!;
+    if (relay === false || !relay.handOff || !this.loop.turns || !this.rounds.isDry(row.name))
       return undefined;
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
-    const leased = leasedRow(event, row, this.instance.id, new Date());
+    const leased = rowJustLeased(event, row, this.instance.id, new Date());
     // From before the insert: the lease ends no sooner than this process believes.
     return this.runner.hold(leased, performance.now() + relay.leaseMs);
   }

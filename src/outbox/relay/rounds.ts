@@ -1,0 +1,134 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { within } from '../../core/time/within.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { OutboxStore } from '../../storage/outbox.store.js';
+import { FailureSettler } from '../runs/failure.settler.js';
+import { LeaseLost } from '../runs/lease-lost.js';
+import type { StartedJob } from './job.js';
+import { JobRunner } from './job.runner.js';
+import { Leaser } from './leaser.js';
+import { LoneStatements } from '../runs/lone-statements.js';
+import { rowFacts } from './row-facts.js';
+import type { TickReport } from './tick-report.js';
+import type { WokenNames } from '../wake/wake-up.js';
+
+/** How long a shutdown waits for what it has aborted, and for the database. */
+const ABORT_MS = 1_000;
+
+/** Rounds of the relay: each leases due rows and starts their runs. It holds no timer: `RelayLoop` and `OutboxRelay` call it. */
+@Injectable()
+export class Rounds {
+  private readonly logger = new InboxLogger();
+  private givenBack: Promise<void> | undefined;
+
+  constructor(
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: OutboxStore,
+    private readonly leaser: Leaser,
+    private readonly runner: JobRunner,
+    private readonly failures: FailureSettler,
+    private readonly statements: LoneStatements,
+  ) {}
+
+  /** What became of every run since the process started. */
+  get totals(): TickReport {
+    return this.runner.totals;
+  }
+
+  /**
+   * Leases due rows and starts their runs, without waiting for their ends.
+   * @param onStart told of each run as it starts: what comes after it in the round may fail
+   * @param ahead whether rows of quick handlers are leased too that have to wait for a slot
+   * @throws when the outbox could not be read
+   */
+  start(ahead: boolean, onStart: (job: StartedJob) => void): Promise<void> {
+    return this.leaser.lease(ahead, onStart);
+  }
+
+  /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
+  async renew(): Promise<void> {
+    // What has waited for a place for so long may find one elsewhere. Not awaited: leases are renewed meanwhile.
+    // One that was lost twice is only waiting for the others to end.
+    void this.leaser.giveBackWaiting(({ alone, wasLost }) => !(alone && wasLost));
+    const jobs = [...this.runner.jobs];
+    if (jobs.length === 0) return;
+    const { leaseMs } = runningRelay(this.options);
+    const startedAt = performance.now();
+    try {
+      const rows = jobs.flatMap((job) => job.rows);
+      const renewed = this.statements.send((manager) => this.store.renew(manager, rows, leaseMs));
+      const renewing = renewed.then((ours) => {
+        for (const job of jobs) {
+          // Rows of a batch that was split are settled one after the other: one that is still ours is enough.
+          if (job.rows.some((row) => ours.has(row.id))) job.leaseEndsAt = startedAt + leaseMs;
+          else if (this.runner.jobs.has(job)) job.deadline.abort(new LeaseLost());
+        }
+      });
+      // A connection that is half open never answers, and the leases end all the same.
+      if (!(await within(renewing, leaseMs / 6)))
+        this.logger.warn(logLine('leases are not renewed yet', { jobs: jobs.length }));
+    } catch (error) {
+      this.logger.warn(logLine(`leases could not be renewed: ${errorText(error)}`, { jobs: jobs.length }));
+    }
+    for (const job of jobs) {
+      if (job.leaseEndsAt - performance.now() < leaseMs / 3) job.deadline.abort(new LeaseLost());
+    }
+  }
+
+  /** Rows of these names have been committed: the next round looks for them. */
+  wake(names: WokenNames): void {
+    this.leaser.wake(names);
+  }
+
+  /** Whether nothing of this name was due when it was last looked for. */
+  isDry(name: string): boolean {
+    return this.leaser.isDry(name);
+  }
+
+  /** No more leases; what runs goes on. */
+  stopLeasing(): void {
+    this.leaser.stop();
+    this.givenBack = this.leaser.giveBackWaiting();
+  }
+
+  /**
+   * Waits for what runs, up to `graceMs` milliseconds. What runs then is given back, as if it had not begun, and aborted: a shutdown
+   * is nobody's failed attempt.
+   */
+  async finish(graceMs: number): Promise<void> {
+    const ended = Promise.all([this.waitForRuns(), this.givenBack]);
+    if (await within(ended, graceMs)) return;
+    const jobs = [...this.runner.jobs];
+    const rows = jobs.flatMap((job) => job.rows);
+    for (const row of rows)
+      this.logger.warn(logLine('aborted at shutdown; another process will run it again', rowFacts(row)));
+    this.failures.abandon(rows);
+    const given = { delayMs: ABORT_MS, running: true };
+    const released = this.statements.send((manager) => this.store.release(manager, rows, given));
+    await within(released, ABORT_MS).catch((error: unknown) => {
+      this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
+    });
+    for (const job of jobs) job.deadline.abort(new LeaseLost());
+    await within(ended, ABORT_MS);
+  }
+
+  /** Something has been paused: waits for a lease that may have been decided on before it, and gives back what waits for a slot. */
+  async givePausedBack(): Promise<void> {
+    await this.leaser.ended();
+    await this.leaser.giveBackWaiting();
+  }
+
+  /** Waits for what is being leased and for what runs now. */
+  async waitForRuns(): Promise<void> {
+    await this.leaser.ended();
+    await Promise.all([...this.runner.jobs].map((job) => job.ended));
+  }
+
+  /** How many rows are running. */
+  get running(): number {
+    return [...this.runner.jobs].reduce((count, job) => count + job.rows.length, 0);
+  }
+}
