@@ -19,6 +19,9 @@ import { Rounds } from '../outbox/relay/rounds.js';
 import { RelayLoop } from '../outbox/relay/relay.loop.js';
 import { report, subtract, type TickReport } from '../outbox/relay/tick-report.js';
 
+export { signWebhook, testKeys, type SignedWebhook, type SignOptions } from './sign-webhook.js';
+export type { TestKeys } from './signers/signer.js';
+
 /** An event as a test names it. */
 export interface TestEvent {
   readonly id: string;

@@ -3,8 +3,13 @@ import { providersByName, zoom, type UntypedOptions } from '../../src/sources/in
 import { ADAPTERS } from '../support/application.js';
 import type { RawReply } from '../support/http.js';
 import { Receiver } from '../support/receiver.js';
-import { servedCertificate, snsPrivateKey } from '../support/signers/key-signers.js';
-import { signerOf, sourceOf, type SignedRequest } from '../support/signers/index.js';
+import {
+  servedCertificate,
+  snsPrivateKey,
+  signerOf,
+  sourceOf,
+  type SignedRequest,
+} from '../support/signers/index.js';
 
 /** What the answer must be; headers beside these are free. */
 type Expected = Pick<RawReply, 'status' | 'text'> & { readonly headers?: Readonly<Record<string, string>> };

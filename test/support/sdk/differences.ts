@@ -1,7 +1,6 @@
 import { sign } from 'node:crypto';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import { snsPrivateKey } from '../signers/key-signers.js';
-import { NOW, signedRequest, signerOf } from '../signers/index.js';
+import { snsPrivateKey, NOW, signedRequest, signerOf } from '../signers/index.js';
 import { headersOf, hex, request, secretOf, type Difference } from './difference.js';
 import { laterDifferences } from './later-differences.js';
 

@@ -1,4 +1,4 @@
-import { ORIGIN, URL_PATH } from '../signers/signer.js';
+import { ORIGIN, URL_PATH } from '../signers/index.js';
 import type { SdkInput, SdkVerifier } from './verifiers.js';
 
 /**

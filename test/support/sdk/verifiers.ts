@@ -18,8 +18,7 @@ import { Stripe } from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
 import twilio from 'twilio';
 import type { WebhookRequest } from '../../../src/core/request.js';
-import { NOW, ORIGIN } from '../signers/index.js';
-import { servedCertificate } from '../signers/key-signers.js';
+import { NOW, ORIGIN, servedCertificate } from '../signers/index.js';
 import { laterVerifiers } from './later-verifiers.js';
 
 /** What a vendor's SDK is given: headers as Node joins repeats, the body as bytes and as text. */

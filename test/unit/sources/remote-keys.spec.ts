@@ -7,9 +7,15 @@ import { paypal, plaid, sns } from '../../../src/sources/index.js';
 import { certificateKey, readCertificates } from '../../../src/sources/keys/certificate.js';
 import { fetchText } from '../../../src/sources/keys/fetch-text.js';
 import { RemoteKeys } from '../../../src/sources/keys/remote-keys.js';
-import { makeCertificate } from '../../support/certificate.js';
-import { servedCertificate, servedPlaidKey } from '../../support/signers/key-signers.js';
-import { NOW, signedRequest, signerOf, sourceOf } from '../../support/signers/index.js';
+import { makeCertificate } from '../../../src/testing/signers/certificate.js';
+import {
+  servedCertificate,
+  servedPlaidKey,
+  NOW,
+  signedRequest,
+  signerOf,
+  sourceOf,
+} from '../../support/signers/index.js';
 
 const reasonOf = async (outcome: unknown) =>
   Promise.resolve(outcome).then(

@@ -1,5 +1,13 @@
-import { NOW, ORIGIN, URL_PATH, signers, type SignedRequest, type Signer } from '../../signers/index.js';
-import { servedCertificate, servedPlaidKey } from '../../signers/key-signers.js';
+import {
+  NOW,
+  ORIGIN,
+  URL_PATH,
+  signers,
+  type SignedRequest,
+  type Signer,
+  servedCertificate,
+  servedPlaidKey,
+} from '../../signers/index.js';
 import type { Vector } from '../vector.js';
 import { vectorMaker, type Case } from './vector-maker.js';
 
@@ -56,7 +64,7 @@ function casesOf(signer: Signer): Case[] {
       why: 'rotated away',
       parameters: otherSecret(signer),
     });
-  if (signer.signsBody !== false) cases.push(...bodyCases(signer, body));
+  if (signer.signsBody) cases.push(...bodyCases(signer, body));
   if (signer.signsTime) cases.push(...timeCases(signer));
   for (const [name, value] of signatureHeaders(good))
     cases.push(
