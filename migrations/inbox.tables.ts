@@ -8,12 +8,16 @@ import { func, index, table, uniqueIndex } from './own.objects.js';
  *   handler that was done for its event runs again: the state it came from, whether it may enqueue effects for the first time, and
  *   those that it was refused.
  * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
+ * - `webhook_attempt`: attempts that have ended, but for a success that its row still holds. A row is added and not changed again.
+ * - `webhook_payload_value`: values of payloads by which a source lets its events be found.
  * - `webhook_conflict`: deliveries that contradict what is known: other bytes under one id, known bytes under another.
  * - `webhook_lease`: names of jobs that one instance at a time may run.
  * - `webhook_pause`: sources, handlers and effects that no relay leases.
  * - `webhook_watermark`: for `skipStale`, the newest time a handler has seen of a key, which may name a person: only its hash is kept.
  * - `webhook_replay`: which events a replay has taken, so that it can be interrupted and run again.
  * - `webhook_refire`: effects that a person had done once more: each a generation of its own.
+ * - `webhook_destination`: what all instances know of a destination of effects: its rate, and whether it is called at all.
+ * - `webhook_consumed`: effects that a consumer of an engine has done, in the consumer's own database.
  * - those of the operator's desk: see `desk.tables`.
  */
 export const INBOX_TABLES = [
@@ -36,6 +40,7 @@ export const INBOX_TABLES = [
     body_sha256 bytea,
     headers     jsonb       NOT NULL,
     body        bytea,
+    sealed_by   text,
     PRIMARY KEY (source, tenant, event_id),
     CHECK (erased_at IS NULL OR body IS NULL)
   )`,
@@ -56,7 +61,7 @@ export const INBOX_TABLES = [
   ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
   BEGIN
     RETURN kind IN ('handler', 'effect')
-      AND state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased')
+      AND state IN ('pending', 'done', 'superseded', 'dead', 'parked', 'erased', 'cancelled', 'handed')
       AND pg_catalog.octet_length(name) BETWEEN 1 AND 255
       AND pg_catalog.octet_length(key) <= 255
       AND pg_catalog.octet_length(order_key) <= 255
@@ -66,8 +71,8 @@ export const INBOX_TABLES = [
       AND (leased_by IS NULL OR (state = 'pending' AND NOT waits))
       AND (order_key IS NOT NULL OR NOT waits)
       AND (order_key IS NULL OR order_name IS NOT NULL)
-      AND (settled_at IS NULL) = (state IN ('pending', 'parked'))
-      AND (kind = 'effect' OR event_id IS NOT NULL)
+      AND (settled_at IS NULL) = (state IN ('pending', 'parked', 'handed'))
+      AND (kind = 'effect' OR (event_id IS NOT NULL AND state NOT IN ('cancelled', 'handed')))
       AND (state <> 'superseded' OR kind = 'handler');
   END $$`,
   ),
@@ -81,7 +86,9 @@ export const INBOX_TABLES = [
     settled_at   timestamptz,
     begun_at     timestamptz,
     first_leased_at timestamptz,
+    leased_at    timestamptz,
     leased_by    uuid,
+    ran_by       uuid,
     attempt      integer     NOT NULL DEFAULT 0,
     attempt_base integer     NOT NULL DEFAULT 0,
     lost         integer     NOT NULL DEFAULT 0,
@@ -101,6 +108,7 @@ export const INBOX_TABLES = [
     event_id     text,
     reason       text,
     error        text,
+    place        text,
     rerun        jsonb,
     trace        text,
     CONSTRAINT webhook_outbox_sound CHECK (${schema}.webhook_outbox_is_sound(kind, state, name, key, order_key, order_name, event_id,
@@ -149,11 +157,43 @@ export const INBOX_TABLES = [
     outbox_id uuid PRIMARY KEY,
     payload   bytea,
     result    text,
-    other_payload_sha256 bytea
+    other_payload_sha256 bytea,
+    sealed_by text
   )`,
   ),
   // Only effects have payloads. Ids begin with the time of arrival, so that the oldest come first.
   index('webhook_outbox_data_payload', `webhook_outbox_data (outbox_id) WHERE payload IS NOT NULL`),
+  // An attempt may end twice: as lost, and then by its late end. Outcomes have no CHECK, so that a new one needs no migration.
+  table(
+    'webhook_attempt',
+    `(
+    outbox_id uuid        NOT NULL,
+    attempt   integer     NOT NULL,
+    ended_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    begun_at  timestamptz,
+    outcome   text        NOT NULL CHECK (octet_length(outcome) BETWEEN 1 AND 32),
+    reason    text,
+    error     text,
+    place     text,
+    instance  uuid,
+    host      text,
+    build     text,
+    ended_by  text,
+    why       text,
+    PRIMARY KEY (outbox_id, attempt, ended_at)
+  )`,
+  ),
+  table(
+    'webhook_payload_value',
+    `(
+    source   text NOT NULL,
+    path     text NOT NULL CHECK (octet_length(path) <= 255),
+    value    text NOT NULL CHECK (octet_length(value) <= 255),
+    claim_id uuid NOT NULL,
+    PRIMARY KEY (source, path, value, claim_id)
+  )`,
+  ),
+  index('webhook_payload_value_claim', `webhook_payload_value (claim_id)`),
   table(
     'webhook_conflict',
     `(
@@ -165,6 +205,9 @@ export const INBOX_TABLES = [
     deliveries  integer     NOT NULL DEFAULT 1,
     first_at    timestamptz NOT NULL DEFAULT now(),
     last_at     timestamptz NOT NULL DEFAULT now(),
+    headers     jsonb,
+    body        bytea,
+    sealed_by   text,
     PRIMARY KEY (source, tenant, event_id, kind, body_sha256)
   )`,
   ),
@@ -219,6 +262,35 @@ export const INBOX_TABLES = [
     generation smallint NOT NULL,
     replay_id  uuid     NOT NULL,
     PRIMARY KEY (outbox_id, effect, generation)
+  )`,
+  ),
+  // Rewritten often and never in its key: with room on the page, an update writes no index.
+  table(
+    'webhook_destination',
+    `(
+    name        text        PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 512),
+    state       text        NOT NULL DEFAULT 'closed' CHECK (state IN ('closed', 'open')),
+    opened_at   timestamptz,
+    not_before  timestamptz,
+    failures    integer     NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    failed_at   timestamptz,
+    error       text,
+    probe_id    uuid,
+    probe_until timestamptz,
+    tokens      float8,
+    refilled_at timestamptz,
+    CHECK (state = 'closed' OR opened_at IS NOT NULL)
+  ) WITH (fillfactor = 50)`,
+  ),
+  table(
+    'webhook_consumed',
+    `(
+    outbox_id   uuid        PRIMARY KEY,
+    effect      text        NOT NULL,
+    attempt     integer     NOT NULL DEFAULT 1,
+    consumed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    result      text,
+    reported_at timestamptz
   )`,
   ),
 ];

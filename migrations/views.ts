@@ -31,7 +31,7 @@ export const VIEWS = [
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'dead')       AS dead,
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'done')       AS done,
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'superseded') AS superseded,
-             count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'pending')::int AS effects_pending,
+             count(*) FILTER (WHERE o.kind = 'effect' AND o.state IN ('pending', 'handed'))::int AS effects_pending,
              count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'done')::int   AS effects_done,
              count(*) FILTER (WHERE o.kind = 'effect' AND o.state = 'dead')::int   AS effects_dead,
              count(*) FILTER (WHERE o.state = 'parked')::int                     AS effects_parked,
@@ -49,7 +49,7 @@ export const VIEWS = [
     'webhook_work',
     (schema) => `
   SELECT o.id, o.kind, o.name, o.key, o.state, o.attempt, o.lost, o.reason, o.error, d.result, o.created_at, o.due_at, o.settled_at,
-         o.parent_id, o.source, o.tenant, o.event_id
+         o.parent_id, o.source, o.tenant, o.event_id, o.place
     FROM ${schema}.webhook_outbox o LEFT JOIN ${schema}.webhook_outbox_data d ON d.outbox_id = o.id`,
   ),
 ];

@@ -1,6 +1,7 @@
 /** What the API answers, as JSON: dates are texts. */
 export type EventState = 'erased' | 'dead' | 'pending' | 'processed' | 'superseded' | 'skipped';
-export type RowState = 'pending' | 'done' | 'superseded' | 'dead' | 'parked' | 'erased';
+export type RowState =
+  'pending' | 'done' | 'superseded' | 'dead' | 'parked' | 'erased' | 'cancelled' | 'handed';
 
 export type FilteredList = 'events' | 'effects' | 'dead' | 'rejections' | 'audit';
 export interface Meta {

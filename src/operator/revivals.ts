@@ -45,6 +45,8 @@ const WHY_NOT: Readonly<Record<Exclude<OutboxState, 'dead'>, string>> = {
   superseded: 'it is superseded by a newer event: replay its event to run it again',
   parked: 'it is parked: decide whether its effect happened',
   erased: 'its content was erased',
+  cancelled: 'it was cancelled by its application: enqueue it again',
+  handed: 'it is handed to an engine: its consumer reports how it ends',
 };
 
 /** Gives dead rows new attempts, once the cause is gone, or gives them up. */

@@ -37,10 +37,10 @@ export const CLAIM = `
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
         DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
   ), owed AS (
-    INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, attempt, due_at,
-                                state, reason, error, settled_at, trace)
+    INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, ran_by,
+                                leased_at, attempt, due_at, state, reason, error, settled_at, trace)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL AND r.unusable IS NULL,
-           c.source, c.tenant, c.event_id, r.owner,
+           c.source, c.tenant, c.event_id, r.owner, r.owner, CASE WHEN r.owner IS NOT NULL THEN clock_timestamp() END,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
            CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END,
            CASE WHEN r.unusable IS NULL THEN 'pending' ELSE 'dead' END,

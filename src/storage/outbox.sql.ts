@@ -1,3 +1,4 @@
+import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.sql.js';
 import { FENCE, FENCED_ROWS } from './fence.js';
 
 /**
@@ -20,6 +21,8 @@ const TAKE = `
            lost = o.lost + CASE WHEN o.leased_by IS NULL THEN 0 ELSE 1 END,
            alone = o.alone OR due.moves,
            leased_by = CASE WHEN due.exhausted OR due.moves THEN NULL ELSE $1::uuid END,
+           ran_by = CASE WHEN due.exhausted OR due.moves THEN o.ran_by ELSE $1::uuid END,
+           leased_at = CASE WHEN due.exhausted OR due.moves THEN o.leased_at ELSE clock_timestamp() END,
            first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
            due_at = CASE WHEN due.exhausted THEN now() WHEN due.moves THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
            state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
@@ -30,7 +33,7 @@ const TAKE = `
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
     RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due
-  )
+  ), ${LOST_ATTEMPTS}
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
          t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
@@ -46,6 +49,9 @@ const TAKE = `
        WHERE outbox_id = t.id AND t.kind = 'effect' AND NOT t.moves LIMIT 1) d ON true
    ORDER BY t.created_at, t.id`;
 
+/** Of a row `o` that is about to be leased: its last attempt, which may have no end. */
+const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.ran_by AS last_by`;
+
 /**
  * The lease of up to `limit` rows.
  * A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
@@ -59,11 +65,12 @@ export const leaseDue = (limit: number) => `
       SELECT * FROM (
         SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
                o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
-               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth, o.due_at AS was_due
+               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth, o.due_at AS was_due,
+               ${LAST}
           FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[], $10::timestamptz[])
                AS n(name, max_attempts, max_rows, parks, share, share_limit, since)
          CROSS JOIN LATERAL (
-           SELECT id, leased_by, begun_at, due_at,
+           SELECT id, leased_by, begun_at, due_at, attempt, leased_at, ran_by,
                   attempt - attempt_base >= n.max_attempts
                     AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
              FROM webhook_outbox
@@ -94,7 +101,7 @@ export const LEASE_ALONE = `
   WITH due AS MATERIALIZED (
     SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, false AS moves,
            o.attempt - o.attempt_base >= n.max_attempts AND (o.leased_by IS NOT NULL OR o.kind = 'effect') AS exhausted,
-           o.due_at AS was_due
+           o.due_at AS was_due, ${LAST}
       FROM webhook_outbox o JOIN unnest($3::text[], $4::int[], $5::boolean[]) AS n(name, max_attempts, parks) ON n.name = o.name
      WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now()
      ORDER BY o.due_at LIMIT 1
@@ -104,7 +111,8 @@ export const LEASE_ALONE = `
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
     SELECT o.id, o.attempt - o.attempt_base >= n.max_attempts AS exhausted, n.max_attempts,
-           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves, o.due_at AS was_due
+           o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves, o.due_at AS was_due,
+           ${LAST}
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
      WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
        AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())
@@ -152,8 +160,10 @@ export const RELEASE = `
            first_leased_at = CASE WHEN o.attempt > 1 OR $5::boolean THEN o.first_leased_at END,
            due_at = greatest(now(), coalesce($6::timestamptz, now()) + $4 * interval '1 ms')
       FROM ours WHERE o.id = ours.id
-    RETURNING o.id
-  )
+    RETURNING o.*
+  ), begun AS (
+    SELECT * FROM released WHERE $5::boolean
+  ), ${endedAttempts('begun', `'released'`, 'NULL, NULL, NULL')}
   SELECT id FROM released`;
 
 export const RENEW = `

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import { REPEATED_SUCCESSES } from './desk/attempt.sql.js';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
 import { query } from './schema/own-schema.js';
 import { rerun } from './desk/replay.sql.js';
@@ -66,10 +67,16 @@ export class RecordStore {
 }
 
 const RUN_AGAIN = `
-  UPDATE webhook_outbox o
-     SET reconciled = true, state = 'pending', due_at = ${PLACE}, attempt_base = attempt, settled_at = NULL,
-         waits = order_key IS NOT NULL, rerun = ${rerun(`'refuse'`)}
-   WHERE id = $1`;
+  WITH before AS MATERIALIZED (
+    SELECT * FROM webhook_outbox WHERE id = $1 FOR UPDATE
+  ), after AS (
+    UPDATE webhook_outbox o
+       SET reconciled = true, state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL,
+           waits = o.order_key IS NOT NULL, rerun = ${rerun(`'refuse'`)}
+      FROM before WHERE o.id = before.id
+    RETURNING o.id
+  ), ${REPEATED_SUCCESSES}
+  SELECT id FROM after`;
 
 // Bodies that retention has emptied cannot be handled again, nor can the record be named.
 const DONE = `

@@ -1,10 +1,11 @@
+import { endedAttempts } from './desk/attempt.sql.js';
 import { FENCE, FENCED_ROWS } from './fence.js';
 import { FORGIVEN } from './outbox.sql.js';
 import { PLACE } from './turn.sql.js';
 
 /** What a settle makes of a row that has succeeded. */
-const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
-           alone = false`;
+const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, place = NULL,
+           begun_at = NULL, alone = false`;
 
 /** Without a result: of a statement that writes to one table, planning takes a third less. */
 export const SETTLE = `
@@ -40,34 +41,34 @@ export const SETTLE_WITH_RESULT = `WITH ${SETTLED}, ${KEPT}
 export const FAIL = `
   WITH failed AS (
     UPDATE webhook_outbox o
-       SET state = $4, leased_by = NULL, error = $7, reason = $6,
+       SET state = $4, leased_by = NULL, error = $7, reason = $6, place = $11,
            alone = false, attempt_base = o.attempt_base + ${FORGIVEN('o')} - CASE WHEN $10 THEN 1 ELSE 0 END,
            begun_at = CASE WHEN $8 THEN o.begun_at END,
            due_at = CASE WHEN $4 = 'pending' THEN greatest(clock_timestamp(),
                          coalesce($9::timestamptz, clock_timestamp()) + $5 * interval '1 ms') ELSE o.due_at END,
            settled_at = CASE WHEN $4 = 'dead' THEN clock_timestamp() END
      WHERE ${FENCE}
-    RETURNING o.id
-  )
+    RETURNING o.*
+  ), ${endedAttempts('failed', `CASE state WHEN 'pending' THEN 'retry' ELSE state END`)}
   SELECT id FROM failed`;
 
 /** The run is rolled back, and its row is again what it was. */
 export const REFUSE_RERUN = `
   WITH refused AS (
     UPDATE webhook_outbox o
-       SET state = o.rerun ->> 'from', leased_by = NULL, settled_at = clock_timestamp(), error = $4, alone = false,
-           reason = CASE WHEN o.rerun ->> 'from' = 'dead' THEN 'permanent-error' END,
+       SET state = o.rerun ->> 'from', leased_by = NULL, settled_at = clock_timestamp(), error = $4, place = NULL,
+           alone = false, reason = CASE WHEN o.rerun ->> 'from' = 'dead' THEN 'permanent-error' END,
            rerun = o.rerun || jsonb_build_object('refused', $5::jsonb)
      WHERE ${FENCE}
-    RETURNING o.id
-  )
+    RETURNING o.*
+  ), ${endedAttempts('refused', `'refused'`)}
   SELECT id FROM refused`;
 
 export const SUPERSEDE = `
   WITH superseded AS (
     UPDATE webhook_outbox o
        SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
-           alone = false
+           place = NULL, alone = false
      WHERE ${FENCE}
     RETURNING o.id
   )
@@ -99,7 +100,7 @@ export const KEEP_RESULT = `
 export const SETTLE_LATE = `
   WITH settled AS (
     UPDATE webhook_outbox o
-       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, begun_at = NULL,
+       SET state = 'done', settled_at = clock_timestamp(), reason = NULL, error = NULL, place = NULL, begun_at = NULL,
            alone = false
      WHERE o.id = $1 AND o.attempt = $2
        AND (o.state = 'parked' OR (o.state = 'pending' AND o.leased_by IS NULL))
@@ -125,8 +126,8 @@ export const RESUME_LATE = `
 export const FAIL_LATE = `
   WITH failed AS (
     UPDATE webhook_outbox o
-       SET state = 'dead', settled_at = clock_timestamp(), reason = $3, error = $4, alone = false
+       SET state = 'dead', settled_at = clock_timestamp(), reason = $3, error = $4, place = $5, alone = false
      WHERE o.id = $1 AND o.attempt = $2 AND o.state = 'pending' AND o.leased_by IS NULL
-    RETURNING o.id
-  )
+    RETURNING o.*
+  ), ${endedAttempts('failed', `'dead'`)}
   SELECT id FROM failed`;

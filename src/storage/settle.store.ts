@@ -98,12 +98,14 @@ export class SettleStore {
     lease: Lease,
     { reason }: FailedSettle & { state: 'dead' },
     error: string,
+    place?: string,
   ): Promise<boolean> {
     const rows: unknown[] = await query(manager, FAIL_LATE, [
       lease.id,
       lease.attempt,
       reason,
       storable(error, MAX_ERROR_BYTES),
+      place === undefined ? null : storable(place, MAX_PLACE_BYTES),
     ]);
     return rows.length === 1;
   }
@@ -112,6 +114,7 @@ export class SettleStore {
    * Settles a failed attempt. False when the lease is no longer ours.
    * @param inDoubt an effect's call may have gone through: the next attempt asks first
    * @param excused its loss was not to be counted; its failure is
+   * @param place of the error in the application's code
    */
   async fail(
     manager: EntityManager,
@@ -120,6 +123,7 @@ export class SettleStore {
     error: string,
     inDoubt = false,
     excused = false,
+    place?: string,
   ): Promise<boolean> {
     const rows: unknown[] = await query(manager, FAIL, [
       ...fence(lease),
@@ -130,6 +134,7 @@ export class SettleStore {
       inDoubt,
       to.state === 'pending' ? to.since : undefined,
       excused,
+      place === undefined ? null : storable(place, MAX_PLACE_BYTES),
     ]);
     return rows.length === 1;
   }
@@ -183,5 +188,7 @@ export class SettleStore {
     await query(manager, KEEP_RESULT, [outboxId, result]);
   }
 }
+
+const MAX_PLACE_BYTES = 1_000;
 
 const reasonOf = (to: FailedSettle) => (to.state === 'pending' ? null : to.reason);

@@ -1,4 +1,5 @@
 import { AlertStore } from './desk/alert.store.js';
+import { AttemptStore } from './desk/attempt.store.js';
 import { Audit } from './desk/audit.js';
 import { AuditStore } from './desk/audit.store.js';
 import { BoundedRead } from './postgres/bounded-read.js';
@@ -26,6 +27,7 @@ import { WatermarkStore } from './watermark.store.js';
 /** The providers of this folder, for the module. */
 export const storageProviders = [
   AlertStore,
+  AttemptStore,
   Audit,
   AuditStore,
   BoundedRead,

@@ -2,6 +2,10 @@ import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
 import { LEASE_ALONE, LEASE_EVENT, leaseDue } from '../../src/storage/outbox.sql.js';
 import type { LeasedRow } from '../../src/storage/leased-rows.js';
+import { AttemptStore } from '../../src/storage/desk/attempt.store.js';
+import { DecisionStore } from '../../src/storage/desk/decision.store.js';
+import { ErasureStore } from '../../src/storage/desk/erasure.store.js';
+import { ReplayStore } from '../../src/storage/desk/replay.store.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -17,7 +21,9 @@ beforeAll(async () => {
   database = await createDatabase();
   ({ manager } = database.dataSource);
 });
-afterEach(() => database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data`));
+afterEach(() =>
+  database.query(`TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_attempt`),
+);
 afterAll(() => database?.drop());
 
 describe('a lease', () => {
@@ -224,6 +230,101 @@ describe('the lane of rows with a lost attempt', () => {
     const [row] = await lease(1);
     expect(await settles.settle(manager, row!, undefined)).toBe(true);
     expect(await rows('alone')).toEqual([]);
+  });
+});
+
+describe('the history of a row', () => {
+  const attempts = new AttemptStore();
+  const history = async (id: string) =>
+    (await attempts.of(manager, [id])).map(({ attempt, outcome, error, place, by }) =>
+      [attempt, outcome, error, place, by].filter((part) => part !== null).join(' '),
+    );
+  const one = async (kind: 'handler' | 'effect' = 'effect') => {
+    await addRows(1, NAME, 'pending', kind);
+    return (await rows())[0]!.id;
+  };
+  const retry = { state: 'pending', delayMs: 0 } as const;
+
+  it('writes nothing for what succeeds at once, and has it all the same', async () => {
+    const id = await one();
+    const [row] = await lease(1);
+    expect(await history(id)).toEqual(['1 running']);
+    await settles.settle(manager, row!, '"sent"');
+    expect(await database.query(`SELECT * FROM webhook_attempt`)).toEqual([]);
+    expect(await attempts.of(manager, [id])).toMatchObject([
+      {
+        attempt: 1,
+        outcome: 'done',
+        begunAt: expect.any(Date),
+        endedAt: expect.any(Date),
+        instance: row!.owner,
+      },
+    ]);
+  });
+
+  it('keeps every failure with its error and place, by whom it was run, after the success', async () => {
+    const id = await one();
+    const owner = randomUUID();
+    await database.query(
+      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, build)
+       VALUES ($1, 'box', 7, '22', true, true, 0, '{}', 'v42')`,
+      [owner],
+    );
+    const [first] = await lease(1, { owner });
+    await settles.fail(manager, first!, retry, 'no', false, false, 'src/mail.ts:7:1');
+    expect(await rows()).toMatchObject([{ error: 'no', place: 'src/mail.ts:7:1' }]);
+    const [second] = await lease(1);
+    await settles.settle(manager, second!, undefined);
+    expect(await history(id)).toEqual(['1 retry no src/mail.ts:7:1', '2 done']);
+    expect(await attempts.of(manager, [id])).toMatchObject([
+      { instance: owner, host: 'box:7', build: 'v42', begunAt: expect.any(Date) },
+      { instance: second!.owner, host: null },
+    ]);
+    expect(await rows()).toMatchObject([{ error: null, place: null }]);
+    await database.query(`DELETE FROM webhook_relay`);
+  });
+
+  it('keeps a loss, the death after it, the revival, and the attempts after that', async () => {
+    const id = await one();
+    await lease(1, { maxAttempts: 2 });
+    await endLeases();
+    const [second] = await lease(1, { maxAttempts: 2 });
+    await settles.fail(manager, second!, { state: 'dead', reason: 'permanent-error' }, 'no');
+    await attempts.note(manager, [id], 'revived', 'ada', 'mended');
+    await new DecisionStore().revive(manager, [id], []);
+    const [third] = await lease(1);
+    await store.release(manager, [third!], { running: true });
+    const [fourth] = await lease(1);
+    await settles.fail(manager, fourth!, { state: 'parked', reason: 'in-doubt' }, 'unknown');
+    expect(await history(id)).toEqual([
+      '1 lost',
+      '2 dead no',
+      '2 revived ada',
+      '3 released',
+      '4 parked unknown',
+    ]);
+  });
+
+  it('keeps the lost attempt of a row that the lease makes dead, and of one that is lost in the lane', async () => {
+    const id = await one();
+    await lease(1, { maxAttempts: 2 });
+    await endLeases();
+    await lease(1, { maxAttempts: 2 });
+    await endLeases();
+    expect((await leaseAlone({ maxAttempts: 2 })).exhausted).toHaveLength(1);
+    expect(await history(id)).toEqual(['1 lost', '2 lost']);
+  });
+
+  it('keeps the success that a replay overwrites, and loses its errors with an erasure', async () => {
+    const id = await one('handler');
+    const [first] = await lease(1);
+    await settles.settle(manager, first!, undefined);
+    expect(await new ReplayStore().replayRow(manager, id, false, 'refuse')).toBe(0);
+    const [second] = await lease(1);
+    await settles.fail(manager, second!, retry, 'name of a person');
+    expect(await history(id)).toEqual(['1 done', '2 retry name of a person']);
+    await new ErasureStore().eraseData(manager, [id]);
+    expect(await history(id)).toEqual(['1 done', '2 retry']);
   });
 });
 

@@ -42,6 +42,7 @@ const NOT_ENDED: ReadonlyMap<OutboxState, string> = new Map([
   ['pending', 'refire it when it has ended'],
   ['parked', 'decide about it first'],
   ['dead', 'revive it instead'],
+  ['handed', 'refire it when its consumer has reported'],
 ]);
 
 /** Says what a replay does, for the preview and for the replay itself. */

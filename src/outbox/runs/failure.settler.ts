@@ -107,13 +107,14 @@ export class FailureSettler {
     const to = decide(row, error, policy);
     const text = errorText(error);
     const detail = errorDetail(error);
+    const at = placeOfError(error);
     const settled = await (within === undefined
-      ? this.record(row, to, detail, policy.inDoubt)
-      : this.store.fail(within.manager, row, to, detail, policy.inDoubt));
+      ? this.record(row, to, detail, policy.inDoubt, at)
+      : this.store.fail(within.manager, row, to, detail, policy.inDoubt, false, at));
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
-        rowFacts(row, { next: nextOf(to, policy), at: placeOfError(error) }),
+        rowFacts(row, { next: nextOf(to, policy), at }),
       ),
     );
     tellStack(this.logger, error, rowFacts(row));
@@ -169,7 +170,7 @@ export class FailureSettler {
     this.logger.warn(logLine(`a late end was refused: ${text}`, rowFacts(row)));
     const settled = await this.statements.send(
       async (manager) =>
-        (await this.store.failLate(manager, row, to, text)) ||
+        (await this.store.failLate(manager, row, to, text, placeOfError(error))) ||
         (await this.store.hasFailed(manager, row, to, text)),
     );
     if (settled) this.tellDead(row, to.reason, text);
@@ -197,10 +198,16 @@ export class FailureSettler {
   }
 
   /** Also true where the statement was sent twice, since the first answer was lost, and the first had been done. */
-  private record(row: LeasedRow, to: FailedSettle, error: string, inDoubt?: boolean): Promise<boolean> {
+  private record(
+    row: LeasedRow,
+    to: FailedSettle,
+    error: string,
+    inDoubt?: boolean,
+    at?: string,
+  ): Promise<boolean> {
     return this.statements.send(
       async (manager) =>
-        (await this.store.fail(manager, row, to, error, inDoubt, this.excused.has(row))) ||
+        (await this.store.fail(manager, row, to, error, inDoubt, this.excused.has(row), at)) ||
         (await this.store.hasFailed(manager, row, to, error)),
     );
   }

@@ -46,20 +46,29 @@ export class ErasureStore {
     await query(manager, ERASE_ROWS, [ids]);
   }
 
-  /** Removes payloads and results. */
+  /** Removes payloads and results, and the errors of earlier attempts. */
   async eraseData(manager: EntityManager, ids: readonly string[]): Promise<void> {
     await query(
       manager,
-      `UPDATE webhook_outbox_data SET payload = NULL, result = NULL, other_payload_sha256 = NULL WHERE outbox_id = ANY($1)`,
+      `WITH attempts AS (UPDATE webhook_attempt SET error = NULL, why = NULL WHERE outbox_id = ANY($1))
+       UPDATE webhook_outbox_data SET payload = NULL, result = NULL, other_payload_sha256 = NULL WHERE outbox_id = ANY($1)`,
       [ids],
     );
   }
 
-  /** Removes body and headers. The body's hash stays, so that the same bytes under a forged id are still recognised. */
+  /** Removes body and headers, those of contradicting deliveries too, and values that were kept of it. The body's hash stays, so that the same bytes under a forged id are still recognised. */
   async eraseClaim(manager: EntityManager, key: EventKey, by: string, why: string): Promise<void> {
     await query(
       manager,
-      `UPDATE webhook_claim SET body = NULL, headers = '{}', erased_at = clock_timestamp(), erased_by = $4, erased_why = $5
+      `WITH claim AS (
+         SELECT id FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3
+       ), conflicts AS (
+         UPDATE webhook_conflict SET body = NULL, headers = NULL
+          WHERE source = $1 AND tenant = $2 AND event_id = $3 AND (body IS NOT NULL OR headers IS NOT NULL)
+       ), found_by AS (
+         DELETE FROM webhook_payload_value v USING claim WHERE v.claim_id = claim.id
+       )
+       UPDATE webhook_claim SET body = NULL, headers = '{}', erased_at = clock_timestamp(), erased_by = $4, erased_why = $5
         WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId, by, why],
     );
@@ -70,6 +79,6 @@ const ERASE_ROWS = `
   UPDATE webhook_outbox
      SET state = CASE WHEN state IN ('pending', 'parked', 'dead') THEN 'erased' ELSE state END,
          settled_at = coalesce(settled_at, clock_timestamp()), leased_by = NULL, begun_at = NULL, waits = false,
-         order_key = NULL, order_name = NULL, key = '', reason = NULL, error = NULL,
+         order_key = NULL, order_name = NULL, key = '', reason = NULL, error = NULL, place = NULL,
          rerun = rerun - 'refused'
    WHERE id = ANY($1)`;

@@ -1,3 +1,4 @@
+import { REPEATED_SUCCESSES } from './attempt.sql.js';
 import { PLACE } from '../turn.sql.js';
 
 /** Once per event and replay: so that a replay that was interrupted can be run again. */
@@ -14,15 +15,18 @@ export const rerun = (newEffects = `coalesce(o.rerun ->> 'newEffects', 'refuse')
 
 /** Rows that a lease holds are left alone: they are running, or will be taken when it ends. */
 export const REPLAY_ROW = `
-  WITH replayed AS (
+  WITH before AS MATERIALIZED (
+    SELECT * FROM webhook_outbox
+     WHERE id = $1 AND kind = 'handler' AND state IN ('done', 'superseded', 'dead') FOR UPDATE
+  ), after AS (
     UPDATE webhook_outbox o
        SET state = 'pending', due_at = ${PLACE}, attempt_base = o.attempt, settled_at = NULL, reason = NULL,
            waits = o.order_key IS NOT NULL, alone = false, generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END,
            rerun = ${rerun('$3::text')}
-     WHERE o.id = $1 AND o.kind = 'handler' AND o.state IN ('done', 'superseded', 'dead')
-    RETURNING o.generation
-  )
-  SELECT generation FROM replayed`;
+      FROM before WHERE o.id = before.id
+    RETURNING o.id, o.generation
+  ), ${REPEATED_SUCCESSES}
+  SELECT generation FROM after`;
 
 export const REFIRE = `
   INSERT INTO webhook_refire (outbox_id, effect, generation, replay_id) VALUES ($1, $2, $3, $4)

@@ -50,12 +50,16 @@ export const DELETE_CLAIMS = `
     RETURNING c.id
   ), replays AS (
     DELETE FROM webhook_replay r USING claims WHERE r.claim_id = claims.id
+  ), found_by AS (
+    DELETE FROM webhook_payload_value v USING claims WHERE v.claim_id = claims.id
   ), gone AS (
     DELETE FROM webhook_outbox o USING rows r, going g
      WHERE o.id = r.id AND r.source = g.source AND r.tenant = g.tenant AND r.event_id = g.event_id
     RETURNING o.id
   ), data AS (
     DELETE FROM webhook_outbox_data d USING gone WHERE d.outbox_id = gone.id
+  ), attempts AS (
+    DELETE FROM webhook_attempt a USING gone WHERE a.outbox_id = gone.id
   ), refires AS (
     DELETE FROM webhook_refire f USING gone WHERE f.outbox_id = gone.id
   ), conflicts AS (
@@ -79,7 +83,12 @@ export const EMPTY_BODIES = `
   WITH ${going(`'pending', 'parked', 'dead'`)}, emptied AS (
     UPDATE webhook_claim c SET body = NULL, headers = '{}' FROM going g
      WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
-    RETURNING 1
+    RETURNING c.id
+  ), conflicts AS (
+    UPDATE webhook_conflict k SET body = NULL, headers = NULL FROM going g
+     WHERE k.source = g.source AND k.tenant = g.tenant AND k.event_id = g.event_id AND (k.body IS NOT NULL OR k.headers IS NOT NULL)
+  ), found_by AS (
+    DELETE FROM webhook_payload_value v USING emptied WHERE v.claim_id = emptied.id
   )
   SELECT count(*)::int AS count FROM emptied`;
 
@@ -114,6 +123,8 @@ export const DELETE_EFFECTS = `
     DELETE FROM webhook_outbox o USING old WHERE o.id = old.id RETURNING o.id
   ), data AS (
     DELETE FROM webhook_outbox_data d USING rows WHERE d.outbox_id = rows.id
+  ), attempts AS (
+    DELETE FROM webhook_attempt a USING rows WHERE a.outbox_id = rows.id
   )
   SELECT count(*)::int AS count FROM rows`;
 

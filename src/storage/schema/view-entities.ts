@@ -38,6 +38,8 @@ export class WebhookWorkView {
   readonly lost!: number;
   readonly reason!: DeadReason | ParkedReason | null;
   readonly error!: string | null;
+  /** Where the error was thrown in the application's code: `file:line:column`. */
+  readonly place!: string | null;
   readonly result!: string | null;
   readonly createdAt!: Date;
   /** When it is tried next, or when its lease ends. */
@@ -87,6 +89,7 @@ const WORK: Columns<WebhookWorkView> = {
   lost: int,
   reason: { ...text, nullable: true },
   error: { ...text, nullable: true },
+  place: { ...text, nullable: true },
   result: { ...text, nullable: true },
   createdAt: { ...time, name: 'created_at' },
   dueAt: { ...time, name: 'due_at' },

@@ -1,0 +1,75 @@
+/** How an attempt ended, as `webhook_attempt` has it. Of a success, only where its row was run once more and holds another end now. */
+export type AttemptOutcome =
+  | 'done'
+  | 'superseded'
+  | 'refused'
+  | 'retry'
+  | 'dead'
+  | 'parked'
+  | 'lost'
+  | 'released'
+  | 'cancelled'
+  | 'erased';
+/** What a person did to a row, in the same list. */
+export type RowAct = 'revived' | 'replayed' | 'decided' | 'given-up' | 'cancelled';
+
+// The instance may be forgotten by the time that a person asks: its host and build are written down with the attempt.
+const insert = (values: string) => `
+  ended AS (
+    INSERT INTO webhook_attempt (outbox_id, attempt, ended_at, begun_at, outcome, reason, error, place, instance, host, build)
+    ${values}
+        ON CONFLICT DO NOTHING
+  )`;
+const INSTANCE = (id: string) =>
+  `LEFT JOIN LATERAL (SELECT host || ':' || pid AS host, build FROM webhook_relay WHERE id = ${id} LIMIT 1) i ON true`;
+
+/**
+ * A part of a statement: keeps the attempts that it has ended.
+ * @param rows rows of the outbox, as they are now
+ * @param outcome of those, by their columns
+ * @param why reason, error and place; a row that is given back has those of an earlier attempt
+ */
+export const endedAttempts = (rows: string, outcome: string, why = 'r.reason, r.error, r.place') =>
+  insert(`SELECT r.id, r.attempt, clock_timestamp(), r.leased_at, ${outcome}, ${why}, r.ran_by, i.host, i.build
+      FROM ${rows} r ${INSTANCE('r.ran_by')}`);
+
+/**
+ * The same for the lease: attempts that it found without an end, and rows that it found without attempts left. `due` has the row as it
+ * was, `taken` as it is now.
+ */
+export const LOST_ATTEMPTS =
+  insert(`SELECT d.id, d.last_attempt, CASE WHEN d.was_lost THEN d.was_due ELSE clock_timestamp() END, d.last_begun,
+           CASE WHEN d.was_lost THEN 'lost' ELSE t.state END, t.reason, NULL, NULL, d.last_by, i.host, i.build
+      FROM due d JOIN taken t ON t.id = d.id ${INSTANCE('d.last_by')}
+     WHERE d.was_lost OR d.exhausted`);
+
+/**
+ * A part of a statement: keeps the successes of rows that are about to run once more. `before` has the rows, locked, as they were;
+ * `after` those that were changed.
+ */
+export const REPEATED_SUCCESSES =
+  insert(`SELECT b.id, b.attempt, b.settled_at, b.leased_at, b.state, b.reason, b.error, b.place, b.ran_by, i.host, i.build
+      FROM before b JOIN after a ON a.id = b.id ${INSTANCE('b.ran_by')}
+     WHERE b.state IN ('done', 'superseded')`);
+
+/** Attempts of the rows $1, and what people did to them; the last end of a row that its own columns hold, and the attempt under way. */
+export const ATTEMPTS = `
+  SELECT * FROM (
+    SELECT outbox_id AS "outboxId", attempt, begun_at AS "begunAt", ended_at AS "endedAt", outcome, reason, error, place, instance,
+           host, build, ended_by AS by, why
+      FROM webhook_attempt WHERE outbox_id = ANY($1::uuid[])
+    UNION ALL
+    SELECT o.id, o.attempt, o.leased_at, o.settled_at,
+           CASE o.state WHEN 'pending' THEN 'running' ELSE o.state END, o.reason, o.error, o.place, o.ran_by,
+           i.host, i.build, NULL, NULL
+      FROM webhook_outbox o ${INSTANCE('o.ran_by')}
+     WHERE o.id = ANY($1::uuid[])
+       AND (o.state IN ('done', 'superseded', 'cancelled', 'erased') OR o.state = 'pending' AND o.leased_by IS NOT NULL)
+  ) attempts
+   ORDER BY "endedAt" NULLS LAST, attempt LIMIT 1000`;
+
+/** What a person did to rows. */
+export const NOTE_ACT = `
+  INSERT INTO webhook_attempt (outbox_id, attempt, outcome, ended_by, why)
+  SELECT id, attempt, $2, $3, $4 FROM webhook_outbox WHERE id = ANY($1::uuid[])
+      ON CONFLICT DO NOTHING`;
