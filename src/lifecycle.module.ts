@@ -15,6 +15,7 @@ import { neutral } from './core/neutral.js';
 import type { ResolvedOptions } from './core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
+import { nearTypes } from './handlers/near-types.js';
 import { SourceUrls } from './http/source-urls.js';
 import { DeliveryRuns } from './inbox/delivery-runs.js';
 import { RelayClaims } from './inbox/relay-claims.js';
@@ -70,10 +71,11 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
 
   private begin(): void {
     for (const source of this.options.sources.values()) {
-      const handlers = [...this.registry.handlers().values()];
-      const waits = handlers.some((handler) => handler.source === source.name && handler.inline);
+      const handlers = this.registry.handlersOf(source.name);
+      const waits = this.registry.hasInline(source.name);
       const routes = this.registry.routesOf(source.name);
-      for (const text of cautions(source, { waits, routes })) this.logger.warn(logLine(text, {}));
+      const said = [...cautions(source, { waits, routes }), ...nearTypes(source.provider, handlers)];
+      for (const text of said) this.logger.warn(logLine(text, {}));
     }
     this.tellWay();
     this.urls.tell();

@@ -23,6 +23,11 @@ export interface Provider {
   readonly toleranceMs?: number;
   /** How the vendor writes the time it signs: 'seconds', 'milliseconds', 'iso8601', …, for `docs/sources.md`. */
   readonly timeUnit?: string;
+  /**
+   * Event types that the vendor publishes. It may send others: a handler's type that is none of them, and nearly one of them, is told
+   * of at boot. @default none, and nothing is told
+   */
+  readonly types?: readonly string[];
   /** Largest body the vendor sends, in bytes, where it is above the default limit of a source. */
   readonly maxBytes?: number;
   /** Names of headers kept with the claim besides the content type and the user agent. Never one that holds a secret. */

@@ -69,6 +69,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     retries: dedupe === 'preset' ? scheme.retries : { ...scheme.retries, changes: undefined },
     toleranceMs: scheme.toleranceMs,
     timeUnit: scheme.timeUnit,
+    types: scheme.types,
     maxBytes: scheme.maxBytes,
     keepHeaders: scheme.keepHeaders,
     asks: scheme.asks,

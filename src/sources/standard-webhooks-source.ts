@@ -16,7 +16,10 @@ import { minutes } from './times.js';
 export interface StandardWebhooksProvider
   extends
     EventFields,
-    Pick<Scheme, 'name' | 'docs' | 'retries' | 'notes' | 'ackTimeoutMs' | 'keepHeaders' | 'maxBytes'> {
+    Pick<
+      Scheme,
+      'name' | 'docs' | 'types' | 'retries' | 'notes' | 'ackTimeoutMs' | 'keepHeaders' | 'maxBytes'
+    > {
   /** How the vendor's shared secrets become keys. */
   readonly key: KeyOf;
   /** Prefixes of the three headers; the first family that is there counts. @default ['webhook'] */

@@ -1,7 +1,8 @@
 import { cautions } from '../../src/core/options/cautions.js';
 import { resolveSource } from '../../src/core/options/resolve-source.js';
 import type { SourceDefinition } from '../../src/core/options/source.js';
-import { asana, github, hmac, linear, stripe } from '../../src/sources/index.js';
+import { nearTypes } from '../../src/handlers/near-types.js';
+import { adyen, asana, github, hmac, linear, sendGrid, shopify, stripe } from '../../src/sources/index.js';
 
 const secrets = ['a-secret-of-some-length'];
 const of = (definition: SourceDefinition, more: { waits?: boolean; routes?: string[] } = {}) =>
@@ -59,5 +60,55 @@ describe('what boot warns of', () => {
     expect(
       of(hmac({ secrets, signatureHeader: 'x', idHeader: 'y', ackTimeout: '1h', retries: 'provider' })),
     ).toEqual([]);
+  });
+});
+
+describe('an event type that is nearly one of the provider', () => {
+  const told = ({ provider }: SourceDefinition, ...types: string[]) =>
+    nearTypes(provider, [{ origin: { at: "Billing.it @OnWebhook('it')", code: {}, module: 'App' }, types }]);
+  const sources = {
+    adyen: adyen({ secrets: ['00'.repeat(32)] }),
+    github: github({ secrets }),
+    hmac: hmac({ secrets, signatureHeader: 'x', idHeader: 'y' }),
+    sendGrid: sendGrid({ secrets }),
+    shopify: shopify({ secrets }),
+    stripe: stripe({ secrets }),
+  };
+
+  it.each([
+    ['stripe', 'invoice.payed', 'invoice.paid'],
+    ['stripe', 'Invoice.Paid', 'invoice.paid'],
+    ['stripe', 'invoice_paid', 'invoice.paid'],
+    ['stripe', 'charge.refund', 'charge.refunded'],
+    ['stripe', 'invoices.*', 'invoice.*'],
+    ['stripe', 'customer.subscriptions.*', 'customer.subscription.*'],
+    ['stripe', 'v2.core.account[default].updated', 'v2.core.account[defaults].updated'],
+    ['github', 'pull_requests', 'pull_request'],
+    ['github', 'pull_request.opened', 'pull_request'],
+    ['shopify', 'ORDERS_CREATE', 'orders/create'],
+    ['sendGrid', 'bounced', 'bounce'],
+    ['adyen', 'Authorization', 'AUTHORISATION'],
+  ] as const)('%s: %s is told of, and %s named', (source, type, meant) => {
+    expect(told(sources[source], 'a.type.apart', type)).toEqual([
+      expect.stringContaining(
+        `Billing.it @OnWebhook('it'): ${sources[source].provider.name} has no event type '${type}' that this version knows; did you mean '${meant}'?`,
+      ),
+    ]);
+  });
+
+  it.each([
+    ['stripe', 'invoice.paid'],
+    ['stripe', 'invoice.*'],
+    ['stripe', '*'],
+    ['stripe', '*.paid'],
+    ['stripe', '*.of_tomorrow'],
+    ['stripe', 'v1.invoice.paid'],
+    ['stripe', 'invoice.sent_by_pigeon'],
+    ['stripe', 'a'],
+    ['github', 'a_new_thing'],
+    ['shopify', 'orders/create'],
+    ['hmac', 'invoice.payed'],
+  ] as const)('%s: %s is not told of', (source, type) => {
+    expect(told(sources[source], type)).toEqual([]);
   });
 });

@@ -20,3 +20,17 @@ export function didYouMean(name: string, known: readonly string[]): string {
   const listed = [...known].sort().slice(0, MAX_LISTED);
   return `; known: ${listed.join(', ')}${known.length > listed.length ? ', …' : ''}`;
 }
+
+/** Both `v1.invoice.paid` and `invoice.paid` are types of Stripe: three edits are too many for a slip. */
+const MAX_SLIPS = 2;
+const MAX_SLIP_SHARE = 1 / 3;
+
+/** The known name that differs from this one by its case or a slip of the keyboard; undefined for a known name, and where none is near. */
+export function nearMiss(name: string, known: readonly string[]): string | undefined {
+  if (known.length === 0 || known.includes(name)) return undefined;
+  const lower = name.toLowerCase();
+  const spelled = known.map((one) => one.toLowerCase());
+  const near = closest(lower, spelled);
+  const most = Math.min(MAX_SLIPS, Math.floor(MAX_SLIP_SHARE * lower.length));
+  return distance(lower, near) <= most ? known[spelled.indexOf(near)] : undefined;
+}

@@ -18,6 +18,7 @@ import { unbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
 import { adyenItems, adyenSignedText } from './adyen-item.js';
+import { ADYEN_TYPES } from '../types/payments.types.js';
 
 export interface AdyenOptions extends SourceOptions {
   /**
@@ -72,6 +73,7 @@ const payments: Scheme = {
   batched: true,
   verify: verifyItems,
   events: (_request, body) => adyenItems(body).map((slice) => readItem(slice)),
+  types: ADYEN_TYPES,
 };
 
 const platform: Scheme = {

@@ -5,6 +5,7 @@ import { textKey } from '../signing/secret-key.js';
 import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
+import { GITHUB_TYPES } from '../types/platforms.types.js';
 
 export interface GithubOptions extends SourceOptions {
   /**
@@ -31,6 +32,7 @@ const facts = {
   payload: '${body}',
   idHeader: 'X-GitHub-Delivery',
   typeHeader: 'X-GitHub-Event',
+  types: GITHUB_TYPES,
   keepHeaders: ['x-github-hook-id', 'x-github-hook-installation-target-id'],
   maxBytes: 25 * 1024 * 1024,
   ackTimeoutMs: seconds(10),

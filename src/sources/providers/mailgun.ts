@@ -11,6 +11,7 @@ import { signedTime } from '../signing/signed-time.js';
 import { signedTextAt, unbelievedForm, unbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, minutes } from '../times.js';
+import { MAILGUN_TYPES } from '../types/mail.types.js';
 
 /**
  * Mailgun. The secret is the webhook signing key. Only a timestamp and a random token are signed, not the event: whoever saw
@@ -39,6 +40,7 @@ const scheme: Scheme = {
     typePath: 'event-data.event',
     timePath: 'event-data.timestamp',
   }),
+  types: MAILGUN_TYPES,
   retries: { automatic: true, windowMs: hours(8), sameBytes: false },
   notes: {
     id: '`event-data.id` of the body',

@@ -2,6 +2,7 @@ import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs, single } from '../signing/signature-text.js';
 import { days, hours, seconds } from '../times.js';
+import { LEMON_SQUEEZY_TYPES, PADDLE_TYPES } from '../types/payments.types.js';
 
 /**
  * Paddle Billing. The secret is the notification destination's, `pdl_ntfset_…`, used as it stands.
@@ -19,6 +20,7 @@ export const paddle = /* @__PURE__ */ macSource({
   toleranceMs: seconds(5),
   idPath: 'event_id',
   typePath: 'event_type',
+  types: PADDLE_TYPES,
   timePath: 'occurred_at',
   ackTimeoutMs: seconds(5),
   retries: { automatic: true, windowMs: days(3), sameBytes: false, changes: ['notification_id'] },
@@ -45,6 +47,7 @@ export const lemonSqueezy = /* @__PURE__ */ macSource({
   payload: '${body}',
   idKey: { hash: ['meta.event_name', 'data.type', 'data.id', 'data.attributes.updated_at'] },
   typePath: 'meta.event_name',
+  types: LEMON_SQUEEZY_TYPES,
   timePath: 'data.attributes.updated_at',
   retries: { automatic: true, windowMs: seconds(155), sameBytes: false, changes: [] },
   notes: {

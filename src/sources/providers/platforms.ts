@@ -2,6 +2,7 @@ import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { pairs, single } from '../signing/signature-text.js';
 import { hours, minutes, seconds } from '../times.js';
+import { MUX_TYPES, WORKOS_TYPES } from '../types/platforms.types.js';
 
 /**
  * Sentry integrations. The secret is the integration's client secret.
@@ -90,6 +91,7 @@ export const mux = /* @__PURE__ */ macSource({
   toleranceMs: minutes(5),
   idPath: 'id',
   typePath: 'type',
+  types: MUX_TYPES,
   timePath: 'created_at',
   ackTimeoutMs: seconds(5),
   retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: ['attempts'] },
@@ -116,6 +118,7 @@ export const workOs = /* @__PURE__ */ macSource({
   toleranceMs: minutes(3),
   idPath: 'id',
   typePath: 'event',
+  types: WORKOS_TYPES,
   timePath: 'created_at',
   retries: { automatic: true, sameBytes: false, changes: [] },
   notes: { id: '`id` of the body', unconfirmed: 'retries' },

@@ -11,6 +11,7 @@ import { signatureHeader } from '../signing/signature-text.js';
 import { signedTime } from '../signing/signed-time.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';
+import { SENDGRID_TYPES } from '../types/mail.types.js';
 
 const SIGNATURE = 'X-Twilio-Email-Event-Webhook-Signature';
 const TIMESTAMP = 'X-Twilio-Email-Event-Webhook-Timestamp';
@@ -37,6 +38,7 @@ const scheme: Scheme = {
   verify,
   batched: true,
   events: eventFields({ eventsPath: '', idPath: 'sg_event_id', typePath: 'event', timePath: 'timestamp' }),
+  types: SENDGRID_TYPES,
   ackTimeoutMs: seconds(10),
   retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
   notes: {

@@ -2,6 +2,7 @@ import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { firstOf, single } from '../signing/signature-text.js';
 import { hours, seconds } from '../times.js';
+import { SHOPIFY_TYPES } from '../types/shopify.types.js';
 
 /**
  * Shopify. The secret is the app's client secret (`shpss_…`), or, for webhooks made in the admin, the one shown there.
@@ -19,6 +20,7 @@ export const shopify = /* @__PURE__ */ macSource({
   refuseEmptyBody: true,
   idHeader: ['Shopify-Webhook-Id', 'X-Shopify-Webhook-Id'],
   typeHeader: ['Shopify-Topic', 'X-Shopify-Topic'],
+  types: SHOPIFY_TYPES,
   keepHeaders: [
     'x-shopify-event-id',
     'x-shopify-shop-domain',

@@ -8,6 +8,7 @@ import { signatureHeader } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';
 import { urlOption } from '../url-option.js';
+import { SQUARE_TYPES } from '../types/square.types.js';
 
 export interface SquareOptions extends SourceOptions {
   /** The notification URL exactly as it stands in the subscription, query and trailing slash included: it is signed. */
@@ -42,6 +43,7 @@ function schemeOf(notificationUrl: string): Scheme {
       return { secret: verifyMac(mac, [notificationUrl, request.rawBody], [signature], secrets) };
     },
     events: eventFields({ idPath: 'event_id', typePath: 'type', timePath: 'created_at' }),
+    types: SQUARE_TYPES,
     keepHeaders: ['square-retry-number', 'square-retry-reason', 'square-initial-delivery-timestamp'],
     ackTimeoutMs: seconds(10),
     retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },

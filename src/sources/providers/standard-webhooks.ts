@@ -1,6 +1,9 @@
 import { standardWebhooksSource } from '../standard-webhooks-source.js';
 import { textKey, whsecKey } from '../signing/secret-key.js';
 import { days, hours, minutes, seconds } from '../times.js';
+import { RESEND_TYPES } from '../types/mail.types.js';
+import { POLAR_TYPES } from '../types/payments.types.js';
+import { CLERK_TYPES, OPENAI_TYPES } from '../types/platforms.types.js';
 
 const svixRetries = { automatic: true, windowMs: hours(27.6), sameBytes: true } as const;
 const svixNotes = {
@@ -51,6 +54,7 @@ export const clerk = /* @__PURE__ */ standardWebhooksSource({
   key: whsecKey,
   families: ['svix', 'webhook'],
   typePath: 'type',
+  types: CLERK_TYPES,
   timePath: 'timestamp',
   ackTimeoutMs: seconds(15),
   retries: svixRetries,
@@ -67,6 +71,7 @@ export const resend = /* @__PURE__ */ standardWebhooksSource({
   key: whsecKey,
   families: ['svix', 'webhook'],
   typePath: 'type',
+  types: RESEND_TYPES,
   timePath: 'created_at',
   ackTimeoutMs: seconds(15),
   retries: svixRetries,
@@ -82,6 +87,7 @@ export const openai = /* @__PURE__ */ standardWebhooksSource({
   docs: 'https://platform.openai.com/docs/guides/webhooks',
   key: whsecKey,
   typePath: 'type',
+  types: OPENAI_TYPES,
   timePath: 'created_at',
   retries: { automatic: true, windowMs: hours(72), sameBytes: false, changes: [] },
   notes: { stops: '3xx count as failures', unconfirmed: 'retries' },
@@ -110,6 +116,7 @@ export const polar = /* @__PURE__ */ standardWebhooksSource({
   docs: 'https://polar.sh/docs/integrate/webhooks/delivery',
   key: textKey,
   typePath: 'type',
+  types: POLAR_TYPES,
   timePath: 'timestamp',
   retries: { automatic: true, sameBytes: false, changes: [] },
   notes: { unconfirmed: 'retries' },

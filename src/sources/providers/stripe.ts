@@ -4,6 +4,7 @@ import { textKey } from '../signing/secret-key.js';
 import { pairs } from '../signing/signature-text.js';
 import type { SourceFactory } from '../source-options.js';
 import { days, minutes } from '../times.js';
+import { STRIPE_TYPES } from '../types/stripe.types.js';
 
 const WHERE = '(Workbench, Webhooks, the endpoint, Signing secret; or what `stripe listen` prints)';
 /** Their prefixes are Stripe's own. As a webhook secret a key would verify nothing, and each delivery be answered 401. */
@@ -27,6 +28,7 @@ const mac = /* @__PURE__ */ macProvider({
   toleranceMs: minutes(5),
   idPath: 'id',
   typePath: 'type',
+  types: STRIPE_TYPES,
   timePath: 'created',
   retries: {
     automatic: true,

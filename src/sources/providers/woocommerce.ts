@@ -5,6 +5,7 @@ import { macSource } from '../mac-source.js';
 import { textKey } from '../signing/secret-key.js';
 import { signatureHeader, single } from '../signing/signature-text.js';
 import { minutes } from '../times.js';
+import { WOOCOMMERCE_TYPES } from '../types/payments.types.js';
 
 const SIGNATURE = 'X-WC-Webhook-Signature';
 /** Bytes of the longest ping. */
@@ -27,6 +28,7 @@ export const wooCommerce = /* @__PURE__ */ macSource({
   payload: '${body}',
   idKey: [{ header: 'X-WC-Webhook-Topic' }, { hash: 'body' }],
   typeHeader: 'X-WC-Webhook-Topic',
+  types: WOOCOMMERCE_TYPES,
   timePath: 'date_modified_gmt',
   handshake: { methods: ['POST'], answer },
   keepHeaders: ['x-wc-webhook-source', 'x-wc-webhook-id', 'x-wc-webhook-delivery-id'],

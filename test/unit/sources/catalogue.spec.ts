@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { BodyReader } from '../../../src/core/body.js';
 import { SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
@@ -8,6 +9,7 @@ import {
   NOW,
   ORIGIN,
   signedRequest,
+  signerOf,
   signers,
   sourceOf,
   toRequest,
@@ -26,6 +28,54 @@ const reasonOf = (outcome: Promise<unknown>) =>
   );
 const identify = (signer: Signer, request: WebhookRequest) =>
   sourceOf(signer).provider.identify(request, new BodyReader(request.rawBody));
+
+/** A vendor's own list of event types: a folder of its package, the files there, and how a type is written in them. */
+interface OwnList {
+  readonly folder: string;
+  readonly file: RegExp;
+  readonly type?: RegExp;
+  /** What is written so and is no event type. */
+  readonly not?: RegExp;
+}
+const OWN_LISTS: Readonly<Record<string, OwnList>> = {
+  adyen: {
+    folder: '@adyen/api-library/lib/src/typings/notification',
+    file: /^notificationRequestItem\.d\.ts$/,
+    type: /= "([A-Z_]+)"/g,
+    not: /^CANCEL$/,
+  },
+  clerk: { folder: '@clerk/backend/dist/api/resources', file: /^Webhooks\.d\.ts$/ },
+  github: {
+    folder: '@octokit/webhooks-types',
+    file: /^schema\.d\.ts$/,
+    type: /^  ([a-z0-9_]+): \w+Event;/gm,
+  },
+  mux: { folder: '@mux/mux-node/resources/webhooks', file: /^webhooks\.d\.ts$/, not: /\.(mp4|m4a)$/ },
+  openai: { folder: 'openai/resources/webhooks', file: /^webhooks\.d\.ts$/ },
+  paddle: { folder: '@paddle/paddle-node-sdk/dist/types/notifications/helpers', file: /^types\.d\.ts$/ },
+  polar: { folder: '@polar-sh/sdk/dist/esm/models/components', file: /^webhookeventtype\.d\.ts$/ },
+  square: {
+    folder: 'square/api/types',
+    file: /Event\.d\.ts$/,
+    type: /[`"]([a-z_]+(?:\.[a-z_]+)+)[`"]/g,
+    not: /\.status$/,
+  },
+  stripe: { folder: 'stripe/esm/resources', file: /^WebhookEndpoints\.d\.ts$/ },
+  workos: { folder: '@workos-inc/node/lib', file: /\.d\.mts$/, type: /event: ['"](\w+(?:\.\w+)+)['"]/g },
+};
+const DOTTED = /['"]([a-zA-Z_0-9]+(?:\.[a-zA-Z_0-9]+)+)['"]/g;
+
+it.each(Object.keys(OWN_LISTS))('knows each event type that the package of %s lists', (name) => {
+  const { folder, file, type = DOTTED, not = /^$/ } = OWN_LISTS[name]!;
+  const files = readdirSync(`node_modules/${folder}`).filter((one) => file.test(one));
+  const types = files.flatMap((one) => {
+    const text = readFileSync(`node_modules/${folder}/${one}`, 'utf8');
+    return [...text.matchAll(type)].map(([, found]) => found!);
+  });
+  const { provider } = sourceOf(signerOf(name));
+  expect(types.length).toBeGreaterThan(10);
+  expect(types.filter((one) => !not.test(one) && provider.types?.includes(one) !== true)).toEqual([]);
+});
 
 it('every provider of the catalogue has a signer', () => {
   expect([...providersByName.keys()].toSorted()).toEqual(signers.map(({ provider }) => provider).toSorted());
