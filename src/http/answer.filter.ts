@@ -1,4 +1,10 @@
-import { Catch, HttpException, type ArgumentsHost, type ExceptionFilter } from '@nestjs/common';
+import {
+  Catch,
+  HttpException,
+  NotFoundException,
+  type ArgumentsHost,
+  type ExceptionFilter,
+} from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
 import { AnswerWriter } from './answer.writer.js';
 
@@ -9,12 +15,17 @@ export class RefusedDelivery extends HttpException {
   }
 }
 
+/** A request to a path of the application's own, for which Express has asked the module's route first. */
+export class ApplicationsOwn extends NotFoundException {}
+
 /** Writes the answer of a refused delivery as it is, whatever filters the application has. */
-@Catch(RefusedDelivery)
-export class AnswerFilter implements ExceptionFilter<RefusedDelivery> {
+@Catch(RefusedDelivery, ApplicationsOwn)
+export class AnswerFilter implements ExceptionFilter<RefusedDelivery | ApplicationsOwn> {
   constructor(private readonly writer: AnswerWriter) {}
 
-  catch(refused: RefusedDelivery, host: ArgumentsHost): void {
-    this.writer.write(host.switchToHttp().getResponse(), refused.answer);
+  catch(refused: RefusedDelivery | ApplicationsOwn, host: ArgumentsHost): void {
+    const http = host.switchToHttp();
+    if (refused instanceof ApplicationsOwn) http.getNext<() => void>()();
+    else this.writer.write(http.getResponse(), refused.answer);
   }
 }

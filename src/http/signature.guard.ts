@@ -12,7 +12,7 @@ import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
-import { RefusedDelivery } from './answer.filter.js';
+import { ApplicationsOwn, RefusedDelivery } from './answer.filter.js';
 import { adapterRequest, keepState, nodeRequest, type AdapterRequest } from './delivery-state.js';
 import { OwnEnhancers } from './direct/own-enhancers.js';
 import { rawBodyOf } from './body/raw-body.js';
@@ -56,6 +56,8 @@ export class SignatureGuard implements CanActivate {
     const bound = useWebhookOf(context.getHandler())?.source;
     const name = bound ?? request.params?.['source'] ?? '';
     const source = this.options.sources.get(name);
+    if (source === undefined && bound === undefined && this.routes.isApplications(request))
+      throw new ApplicationsOwn();
     if (source === undefined)
       throw this.requests.refused('', 'unknown-source', noSource(this.options, name), ANSWERS.unknownSource);
     if (bound === undefined && !this.routes.isOwn(request)) throw notFound(request);

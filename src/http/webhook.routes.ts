@@ -13,6 +13,7 @@ import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { nodeRequest, type AdapterRequest } from './delivery-state.js';
+import { hasExactRoute, type ExpressApp } from './direct/express-way.js';
 import { pathMatcher, pathRules, type PathMatcher } from './path-rules.js';
 import { targetOf } from './request-target.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
@@ -99,6 +100,14 @@ export class WebhookRoutes {
         route.source === undefined &&
         (route.path === routeOptions?.url ? isSpelled(route, path) : route.matches(path) !== false),
     );
+  }
+
+  /** Whether the application has a route of its own at exactly this path: `webhooks/payments`, beside a module's route for all sources. */
+  isApplications(request: AdapterRequest): boolean {
+    const adapter = this.adapterHost.httpAdapter;
+    const path = targetOf(request.url)?.path;
+    if (path === undefined || adapter.getType() !== 'express') return false;
+    return hasExactRoute(adapter.getInstance<ExpressApp>(), nodeRequest(request).method ?? '', path);
   }
 
   /** What stands in the place of a source's name in a target of the module's own route. */

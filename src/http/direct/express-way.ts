@@ -4,7 +4,11 @@ import { ServerResponse } from 'node:http';
 interface Layer {
   readonly name?: string;
   readonly handle: unknown;
-  readonly route?: { readonly path: unknown; readonly stack?: readonly { readonly handle: unknown }[] };
+  readonly route?: {
+    readonly path: unknown;
+    readonly methods?: Readonly<Record<string, boolean>>;
+    readonly stack?: readonly { readonly handle: unknown }[];
+  };
   match?(path: string): unknown;
 }
 export interface ExpressRouter {
@@ -152,6 +156,15 @@ export class ExpressWay {
       !stack.slice(0, at).some((layer) => !this.idle.has(layer) && meets(layer, path))
     );
   }
+}
+
+/** Whether Express has a route without parameters for a path: it takes the first route that fits, and Fastify the most exact one. */
+export function hasExactRoute({ router }: ExpressApp, method: string, path: string): boolean {
+  return (router?.stack ?? []).some((layer) => {
+    const { path: routed, methods = {} } = layer.route ?? {};
+    if (typeof routed !== 'string' || /[:*{(]/.test(routed)) return false;
+    return (methods['_all'] ?? methods[method.toLowerCase()]) === true && meets(layer, path);
+  });
 }
 
 const NONE: readonly { readonly handle: unknown }[] = [];
