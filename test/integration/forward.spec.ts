@@ -99,12 +99,16 @@ describe('R25 Replays.forward', () => {
   });
 
   it.each<[string, ForwardOptions['allow'], RegExp]>([
-    ['plain http', { privateAddresses: true }, /expected https, received/],
-    ['an address that is not public', { http: true }, /no public address/],
+    [
+      'plain http',
+      { privateAddresses: true },
+      /expected https, received.*http: true \}.*privateAddresses: \[/,
+    ],
+    ['an address that is not public', { http: true }, /no public address.*privateAddresses/],
     [
       'an address that is not among those allowed',
       { http: true, privateAddresses: ['10.0.0.0/8'] },
-      /no public address/,
+      /no public address.*privateAddresses: \[/,
     ],
   ])('refuses %s before anything is sent', async (_, allowed, message) => {
     const connections = sink.connections;
