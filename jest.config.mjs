@@ -22,6 +22,7 @@ export const LONG = [
   'integration/*-plans',
   'integration/business-record',
   'integration/closed-manager',
+  'integration/crash-kit',
   'integration/doubt',
   'integration/handler-options',
   'integration/outage',

@@ -4,8 +4,16 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { Inbox, OnWebhook, UseWebhook, WebhooksModule } from '../../src/index.js';
-import { deliver, runDue } from '../../src/testing/index.js';
+import { Inbox, OnWebhook, Pauses, UseWebhook, WebhooksModule } from '../../src/index.js';
+import {
+  advance,
+  deliver,
+  drain,
+  expectEvent,
+  failNext,
+  fakeEffect,
+  runDue,
+} from '../../src/testing/index.js';
 import { until } from '../support/application.js';
 import { createDatabase, options } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -171,5 +179,120 @@ describe('an event that only a route takes', () => {
     );
     expect(await deliver(inbox.app, 'awardee', event('d-1'))).toEqual({ kind: 'ok' });
     await inbox.stop();
+  });
+});
+
+describe('the testing kit', () => {
+  const script: Partial<Script> = {};
+  let inbox: TestInbox;
+  beforeAll(async () => {
+    inbox = await startInbox({
+      loop: true,
+      providers: [
+        scripted(script, { handler: { retry: { maxAttempts: 3 } }, effect: { retry: { maxAttempts: 3 } } }),
+      ],
+    });
+  });
+  beforeEach(() => {
+    script.handle = (_event, { enqueue }) => enqueue('mail', { to: 'a' });
+    script.effect = () => undefined;
+  });
+  afterAll(() => inbox?.stop());
+
+  it('delivers an event twice, which is one event', async () => {
+    expect(await deliver.twice(inbox.app, 'awardee', event('k-1'))).toEqual([
+      { kind: 'ok' },
+      { kind: 'duplicate' },
+    ]);
+    expect(await drain(inbox.app)).toMatchObject({ done: 2 });
+    expect(await expectEvent(inbox.app, 'k-1')).toMatchObject({
+      state: 'processed',
+      runs: [{ attempts: 1 }],
+    });
+  });
+
+  it('delivers events in another order, and in the same one for a seed', async () => {
+    const events = (run: number) => Array.from({ length: 6 }, (_, nth) => event(`k-2-${run}-${nth}`));
+    const order = (ids: readonly string[]) => ids.map((id) => id.at(-1)).join('');
+    const first = await deliver.shuffled(inbox.app, 'awardee', events(1), 7);
+    const second = await deliver.shuffled(inbox.app, 'awardee', events(2), 7);
+    expect(order(first.order)).toBe(order(second.order));
+    expect(order(first.order)).not.toBe('012345');
+    expect(first.order.toSorted()).toEqual(events(1).map(({ id }) => id));
+    expect(first.verdicts).toEqual(events(1).map(() => ({ kind: 'ok' })));
+    const { seed } = await deliver.shuffled(inbox.app, 'awardee', [event('k-2-3')]);
+    expect(Number.isInteger(seed)).toBe(true);
+    expect(await drain(inbox.app)).toMatchObject({ done: 26 });
+  });
+
+  it('fakes an effect, and has its calls by key', async () => {
+    let refusals = 1;
+    const fake = fakeEffect(inbox.app, 'mail', () => {
+      if (refusals-- > 0) throw new Error('the mail server is away');
+    });
+    script.effect = () => {
+      throw new Error('the real effect ran');
+    };
+    await deliver(inbox.app, 'awardee', event('k-3'));
+    expect(await drain(inbox.app)).toMatchObject({ retried: 1, done: 2 });
+    const { effects } = await expectEvent(inbox.app, 'k-3');
+    expect(effects).toMatchObject([
+      { effect: 'mail', key: '', payload: { to: 'a' }, state: 'done', attempts: 2 },
+    ]);
+    const key = effects[0]!.idempotencyKey;
+    expect(fake.calls).toEqual([1, 2].map((attempt) => ({ key, payload: { to: 'a' }, attempt })));
+    expect([...fake.byKey.keys()]).toEqual([key]);
+    fake.restore();
+    script.effect = () => 'sent';
+    await deliver(inbox.app, 'awardee', event('k-4'));
+    expect(await runDue(inbox.app)).toMatchObject({ done: 2 });
+    expect(fake.calls).toHaveLength(2);
+  });
+
+  it('fails the next run of a handler, whose retry waits until its time is made to come', async () => {
+    failNext(inbox.app, 'awardee/handle', new Error('planted'));
+    await deliver(inbox.app, 'awardee', event('k-5'));
+    expect(await runDue(inbox.app)).toMatchObject({ retried: 1, done: 0 });
+    const failed = { state: 'pending', runs: [{ handler: 'awardee/handle', attempts: 1 }], effects: [] };
+    const event5 = await expectEvent(inbox.app, 'k-5');
+    expect(event5).toMatchObject(failed);
+    expect(event5.runs[0]!.error).toContain('planted');
+    expect(await runDue(inbox.app)).toMatchObject({ leased: 0 });
+    await advance(inbox.app, '1h');
+    expect(await runDue(inbox.app)).toMatchObject({ done: 2 });
+    expect(await expectEvent(inbox.app, 'k-5')).toMatchObject({
+      state: 'processed',
+      runs: [{ attempts: 2, state: 'done' }],
+      effects: [{ state: 'done' }],
+    });
+  });
+
+  it('drains delayed effects, and ends where a pause keeps work back', async () => {
+    script.handle = (_event, { enqueue }) => enqueue('mail', { to: 'b' }, { delayMs: 3_600_000 });
+    await deliver(inbox.app, 'awardee', event('k-6'));
+    expect(await drain(inbox.app)).toMatchObject({ done: 2 });
+    const why = { by: 'a test', reason: 'to see' };
+    await inbox.app.get(Pauses).pause('effect', 'mail', why);
+    await deliver(inbox.app, 'awardee', event('k-7'));
+    expect(await drain(inbox.app)).toMatchObject({ done: 1 });
+    await inbox.app.get(Pauses).resume('effect', 'mail', why);
+    expect(await drain(inbox.app)).toMatchObject({ done: 1 });
+  });
+
+  it.each<[string, () => unknown, string]>([
+    ['an effect', () => fakeEffect(inbox.app, 'mial'), "no effect is called 'mial'; did you mean 'mail'?"],
+    [
+      'a handler',
+      () => failNext(inbox.app, 'awardee/handel', new Error('x')),
+      "no handler or effect is called 'awardee/handel'; did you mean 'awardee/handle'?",
+    ],
+    [
+      'a time',
+      () => advance(inbox.app, 'soon'),
+      "expected milliseconds or text such as '5m', received 'soon'",
+    ],
+    ['an event', () => expectEvent(inbox.app, 'k-none'), 'none has this id; the last ones are k-7, '],
+  ])('says what is expected for %s that is none', async (_, call, message) => {
+    await expect(async () => call()).rejects.toThrow(message);
   });
 });

@@ -1,0 +1,74 @@
+import type { INestApplicationContext } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
+import { DataSource } from 'typeorm';
+import { InputRefused } from '../core/errors.js';
+import { toMs, type Duration } from '../core/options/duration.js';
+import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
+import { within } from '../core/time/within.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { HandOff } from '../outbox/relay/hand-off.js';
+import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
+import { RelayLoop } from '../outbox/relay/relay.loop.js';
+import { Rounds } from '../outbox/relay/rounds.js';
+import { add, report, subtract, type TickReport } from '../outbox/relay/tick-report.js';
+import { TestKitStore } from '../storage/testing/test-kit.store.js';
+
+const store = new TestKitStore();
+
+/** What an application's relay had done when `runDue` last told of it. */
+const told = new WeakMap<Rounds, TickReport>();
+
+/**
+ * Runs handlers and effects until nothing is due: what failed and waits for its retry is left waiting. The relay's own rounds rest
+ * meanwhile. What they have begun or done since the last call is waited for and counted, so that the report is the same whoever
+ * was first.
+ * @throws ConfigurationError under `relay: false`, and in an application that is not initialised
+ */
+export async function runDue(app: INestApplicationContext, maxMs = 10_000): Promise<TickReport> {
+  app.get(HandlerRegistry).checkFilled();
+  const rounds = app.get(Rounds);
+  const end = performance.now() + maxMs;
+  await app.get(RelayLoop).hold(async () => {
+    await app.get(HandOff).finish(maxMs);
+    await within(rounds.waitForRuns(), maxMs);
+    await app.get(OutboxRelay).drain({ maxMs: end - performance.now() });
+  });
+  const before = told.get(rounds) ?? report([]);
+  told.set(rounds, rounds.totals);
+  return subtract(rounds.totals, before);
+}
+
+/**
+ * Runs handlers and effects until nothing is pending. Where only retries and delayed effects wait, their time is made to come.
+ * It stops where nothing can go on: at a pause, and after `maxMs` milliseconds.
+ * @throws ConfigurationError as `runDue` does
+ */
+export async function drain(app: INestApplicationContext, maxMs = 10_000): Promise<TickReport> {
+  const end = performance.now() + maxMs;
+  let total = report([]);
+  for (;;) {
+    total = add(total, await runDue(app, Math.max(0, end - performance.now())));
+    const waitMs = await store.nextDueMs(managerOf(app));
+    if (waitMs === undefined || performance.now() >= end) return total;
+    await store.advance(managerOf(app), Math.max(0, waitMs));
+  }
+}
+
+/**
+ * Moves the clock of waiting work: retries and delayed effects come due sooner by this time. Call `runDue` after it. The clocks of
+ * the database and of Node do not change.
+ * @param time milliseconds, or text such as '5m'
+ * @throws InputRefused for a time that is none
+ */
+export async function advance(app: INestApplicationContext, time: Duration): Promise<void> {
+  const ms = toMs(time);
+  if (ms === undefined)
+    throw new InputRefused(
+      `advance(): expected milliseconds or text such as '5m', received '${String(time)}'`,
+    );
+  await store.advance(managerOf(app), ms);
+}
+
+export function managerOf(app: INestApplicationContext): EntityManager {
+  return app.get<DataSource>(WEBHOOKS_DATA_SOURCE).manager;
+}
