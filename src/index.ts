@@ -35,7 +35,7 @@ export { Rejections } from './inbox/rejections.js';
 export { StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/catch-up/startup.reconciler.js';
 export type { RecordReport } from './inbox/catch-up/record.reconciler.js';
-export { Outbox } from './outbox/enqueue/outbox.js';
+export { Outbox, type CancelOutcome } from './outbox/enqueue/outbox.js';
 export type { OutboxEnqueueOptions } from './outbox/enqueue/outbox.js';
 export { OutboxRelay } from './outbox/relay/outbox.relay.js';
 export type { TickReport } from './outbox/relay/tick-report.js';

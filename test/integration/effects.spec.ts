@@ -17,6 +17,11 @@ class Others {
   renamed(payload: unknown, { key }: EffectContext) {
     sent.push({ effect: 'new-mail', key, payload });
   }
+
+  @OnEffect('in-line', { key: () => 'one line' })
+  inLine(payload: unknown, { key }: EffectContext) {
+    sent.push({ effect: 'in-line', key, payload });
+  }
 }
 
 beforeAll(async () => {
@@ -464,5 +469,93 @@ describe('complete', () => {
     expect(completed).toBe(0);
     await inbox.settle();
     expect(completed).toBe(1);
+  });
+});
+
+describe('Outbox.cancel', () => {
+  const outbox = () => inbox.app.get(Outbox);
+  const inTransaction = <T>(work: (manager: EntityManager) => Promise<T>) =>
+    inbox.dataSource.transaction(work);
+  const later = { runAt: new Date(Date.now() + 3_600_000) };
+  const states = async () => (await effects()).map(({ state }) => state);
+
+  it('calls a scheduled effect back, with the transaction of its manager', async () => {
+    await inTransaction((manager) => outbox().enqueue(manager, 'mail', {}, { key: 'reminder-1', ...later }));
+    const undone = inTransaction(async (manager) => {
+      expect(await outbox().cancel(manager, 'mail', 'reminder-1')).toBe('cancelled');
+      throw new Error('no');
+    });
+    await expect(undone).rejects.toThrow('no');
+    expect(await states()).toEqual(['pending']);
+    expect(await inTransaction((manager) => outbox().cancel(manager, 'mail', 'reminder-1'))).toBe(
+      'cancelled',
+    );
+    await inbox.settle();
+    expect(sent).toEqual([]);
+    expect(await inTransaction((manager) => outbox().cancel(manager, 'mail', 'reminder-1'))).toBe(
+      'cancelled',
+    );
+    expect(
+      await inTransaction((manager) => outbox().enqueue(manager, 'mail', {}, { key: 'reminder-1' })),
+    ).toMatchObject({
+      existing: true,
+    });
+  });
+
+  it('takes the id that a run got from its enqueue; a replay of the event leaves it cancelled', async () => {
+    let id = '';
+    script.handle = async (_, { enqueue }) => ({ id } = await enqueue('mail', {}, later));
+    await inbox.deliver('d-1');
+    await inbox.relay.tick();
+    expect(await inTransaction((manager) => outbox().cancel(manager, 'mail', { id }))).toBe('cancelled');
+    await inbox.settle();
+    expect([sent, await states()]).toEqual([[], ['cancelled']]);
+  });
+
+  it('tells why it could not: done, running, unknown', async () => {
+    const cancel = (key: string) => inTransaction((manager) => outbox().cancel(manager, 'mail', key));
+    await inTransaction((manager) => outbox().enqueue(manager, 'mail', {}, { key: 'done' }));
+    await inbox.settle();
+    let during: string | undefined;
+    script.effect = async () => void (during = await cancel('running'));
+    await inTransaction((manager) => outbox().enqueue(manager, 'mail', {}, { key: 'running' }));
+    await inbox.settle();
+    expect([await cancel('done'), during, await cancel('never')]).toEqual(['settled', 'running', 'unknown']);
+    expect(await states()).toEqual(['done', 'done']);
+  });
+
+  it('raced against the relay, an effect is either cancelled and not called, or called and not cancelled', async () => {
+    const keys = Array.from({ length: 60 }, (_, nth) => `race-${nth}`);
+    await inTransaction(async (manager) => {
+      for (const key of keys) await outbox().enqueue(manager, 'mail', { key }, { key });
+    });
+    const outcomes = new Map<string, string>();
+    const cancelling = Promise.all(
+      keys.map(async (key) =>
+        outcomes.set(key, await inTransaction((manager) => outbox().cancel(manager, 'mail', key))),
+      ),
+    );
+    await Promise.all([cancelling, inbox.relay.drain({ maxMs: 20_000 })]);
+    await inbox.settle();
+    const called = new Set(sent.map(({ payload }) => (payload as { key: string }).key));
+    for (const key of keys) expect([key, called.has(key)]).toEqual([key, outcomes.get(key) !== 'cancelled']);
+    expect(sent).toHaveLength(called.size);
+  });
+
+  it('of the row that has the turn of its order key, passes the turn on', async () => {
+    for (const key of ['first', 'second'])
+      await inTransaction((manager) => outbox().enqueue(manager, 'in-line', {}, { key }));
+    await inbox.query(`UPDATE webhook_outbox SET waits = false WHERE key = 'first'`);
+    expect(await inTransaction((manager) => outbox().cancel(manager, 'in-line', 'first'))).toBe('cancelled');
+    expect(await inbox.rows(`NOT waits AND state = 'pending'`)).toMatchObject([{ key: 'second' }]);
+    await inbox.settle();
+    expect(sent).toHaveLength(1);
+  });
+
+  it('refuses an effect that nobody has, and what is no id', async () => {
+    const cancel = (effect: string, key: string | { id: string }) =>
+      inTransaction((manager) => outbox().cancel(manager, effect, key));
+    await expect(cancel('nothing', 'a')).rejects.toMatchObject({ code: 'UNKNOWN_EFFECT' });
+    await expect(cancel('mail', { id: 'a' })).rejects.toMatchObject({ code: 'INPUT_REFUSED' });
   });
 });

@@ -4,7 +4,7 @@ import type { FilteredList, Meta } from '../types.ts';
 
 const STATES = {
   events: ['processed', 'pending', 'dead', 'parked', 'skipped', 'superseded', 'erased'],
-  effects: ['pending', 'done', 'parked', 'dead', 'erased'],
+  effects: ['pending', 'done', 'parked', 'dead', 'cancelled', 'erased'],
 };
 const PLACEHOLDERS: Record<FilteredList, string> = {
   events: 'source:stripe type:invoice.* state:dead after:2h — or an id',

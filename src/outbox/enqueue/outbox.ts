@@ -3,11 +3,13 @@ import { DataSource, type EntityManager, type QueryRunner } from 'typeorm';
 import { uuidV7 } from '../../core/outbox-id.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../../core/context.js';
 import { WebhookInboxError } from '../../core/errors.js';
+import { checkInput, OUTBOX_ID } from '../../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { currentTrace } from '../../core/telemetry/tracing.js';
-import { firstName, HandlerRegistry } from '../../handlers/handler.registry.js';
+import { firstName, HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import { dataSourceOf } from '../../storage/postgres/connection.js';
 import { EffectStore } from '../../storage/desk/effect.store.js';
+import { TurnStore } from '../../storage/turn.store.js';
 import { sharesTables } from '../../storage/schema/own-schema.js';
 import { checkEnqueue } from './enqueue.options.js';
 import { freeze, newEffect } from './run-enqueue.js';
@@ -21,6 +23,9 @@ export interface OutboxEnqueueOptions extends EnqueueOptions {
   readonly outsideTransaction?: boolean;
 }
 
+/** What became of an effect that was to be called back. */
+export type CancelOutcome = 'cancelled' | 'running' | 'settled' | 'unknown';
+
 /** Effects for any service or cron of the application: enqueued in its own transaction, run after that has committed. */
 @Injectable()
 export class Outbox {
@@ -29,6 +34,7 @@ export class Outbox {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: EffectStore,
+    private readonly turns: TurnStore,
     private readonly registry: HandlerRegistry,
     private readonly wakeUp: WakeUp,
   ) {}
@@ -66,6 +72,37 @@ export class Outbox {
     // In a transaction of the application's the commit is still to come: the next poll finds the row.
     if (!inTransaction) this.wakeUp.wake([name]);
     return { id, existing: false };
+  }
+
+  /**
+   * Calls an effect back, with the transaction of `manager`: a scheduled one, or one that waits for its first or next attempt. Attempts
+   * that were made are not undone. The key stays taken: schedule again under another key.
+   * @param key under which `Outbox.enqueue` enqueued it outside of a run; or the `id` that any enqueue gave
+   * @returns `running` while an instance has it, or while the end of its call is not known: it was not cancelled. `settled`: it is done,
+   * dead or parked. `unknown`: there is no such row
+   * @throws WebhookInboxError UNKNOWN_EFFECT, ENQUEUE_REFUSED
+   */
+  async cancel<N extends EffectName>(
+    manager: EntityManager,
+    effect: N,
+    key: string | { readonly id: string },
+  ): Promise<CancelOutcome> {
+    if (!sharesTables(dataSourceOf(manager), this.dataSource)) throw ofOtherDatabase(effect);
+    const known = this.registry.knownEffect(effect);
+    const id = typeof key === 'string' ? await this.idOf(manager, known, key) : key.id;
+    if (id === undefined) return 'unknown';
+    checkInput(OUTBOX_ID, id, 'id');
+    const found = await this.store.cancel(manager, id);
+    if (found === undefined) return 'unknown';
+    if (found.turn !== undefined) await this.turns.pass(manager, found.turn);
+    // In a transaction of the application's the commit is still to come: the next poll finds the row.
+    if (found.turn !== undefined && manager.queryRunner?.isTransactionActive !== true) this.wakeUp.wake();
+    if (found.state === 'cancelled') return 'cancelled';
+    return found.state === 'pending' || found.state === 'handed' ? 'running' : 'settled';
+  }
+
+  private idOf(manager: EntityManager, { name, was }: Effect, key: string): Promise<string | undefined> {
+    return this.store.idOfKey(manager, [...new Set([...was, name])], key);
   }
 
   /** Makes `enqueue` on this query runner's manager the run's own. */

@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../../core/event.js';
+import type { OutboxState } from '../../core/states.js';
 import { query } from '../schema/own-schema.js';
+import type { OrderKey } from '../turn.store.js';
 
 export interface NewEffect {
   readonly id: string;
@@ -77,7 +79,51 @@ export class EffectStore {
     );
     return rows[0]?.id;
   }
+
+  /**
+   * Calls a pending effect back that no instance has leased and whose call has not begun. Where a lease is being made, it waits for it.
+   * @returns what became of the row; undefined when there is none
+   */
+  async cancel(manager: EntityManager, id: string): Promise<Cancelled | undefined> {
+    const rows: CancelledRow[] = await query(manager, CANCEL, [id]);
+    const [row] = rows;
+    if (row === undefined) return undefined;
+    const { state, had_turn: hadTurn, order_name: name, order_key: key } = row;
+    const turn = hadTurn && name !== null && key !== null ? { name, key } : undefined;
+    return { state, isCancelled: row.cancelled, turn };
+  }
 }
+
+/** The end of a call-back. */
+export interface Cancelled {
+  readonly state: OutboxState;
+  /** This call did it. */
+  readonly isCancelled: boolean;
+  /** The order key whose turn the row had: the next row of the key may run. */
+  readonly turn?: OrderKey;
+}
+
+interface CancelledRow {
+  readonly state: OutboxState;
+  readonly cancelled: boolean;
+  readonly had_turn: boolean;
+  readonly order_name: string | null;
+  readonly order_key: string | null;
+}
+
+// The row is locked first: a lease that is being made is waited for, and then seen.
+const CANCEL = `
+  WITH found AS MATERIALIZED (
+    SELECT id, state, waits, leased_by, begun_at FROM webhook_outbox WHERE id = $1 AND kind = 'effect' FOR UPDATE
+  ), cancelled AS (
+    UPDATE webhook_outbox o SET state = 'cancelled', settled_at = clock_timestamp(), waits = false, alone = false
+      FROM found f
+     WHERE o.id = f.id AND f.state = 'pending' AND f.leased_by IS NULL AND f.begun_at IS NULL
+    RETURNING o.id
+  )
+  SELECT CASE WHEN c.id IS NULL THEN f.state ELSE 'cancelled' END AS state, c.id IS NOT NULL AS cancelled,
+         c.id IS NOT NULL AND NOT f.waits AS had_turn, o.order_name, o.order_key
+    FROM found f JOIN webhook_outbox o ON o.id = f.id LEFT JOIN cancelled c ON c.id = f.id`;
 
 // One microsecond after the other, in the order of the calls: it is the place in the line of those with an order key. The payloads come
 // as one value: an array of them would be sent as text, twice as long.

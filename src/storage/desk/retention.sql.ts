@@ -104,7 +104,7 @@ export const EMPTY_EFFECTS = `
      ORDER BY outbox_id LIMIT $3
   ), old AS MATERIALIZED (
     SELECT o.id FROM page JOIN webhook_outbox o ON o.id = page.outbox_id
-     WHERE o.source = $1 AND o.kind = 'effect' AND o.state IN ('done', 'erased')
+     WHERE o.source = $1 AND o.kind = 'effect' AND o.state IN ('done', 'erased', 'cancelled')
        AND NOT ${keeps(`'pending'`, '$2')}
        FOR UPDATE OF o SKIP LOCKED
   ), emptied AS (
