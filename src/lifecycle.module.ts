@@ -102,8 +102,13 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.loop.stopLeasing();
     this.timers.cancelAll();
     this.tellWait();
-    await Promise.all([this.listener.stop(), this.runs.finish(this.claims.finish()), this.loop.finish()]);
-    await this.handOff.finish(GIVE_BACK_MS);
+    try {
+      await Promise.all([this.runs.finish(this.claims.finish()), this.loop.finish()]);
+      await this.handOff.finish(GIVE_BACK_MS);
+    } finally {
+      // Last: a process that is killed while it drains is one whose work others take over.
+      await this.listener.stop();
+    }
   }
 
   private tellWay(): void {

@@ -27,6 +27,7 @@ import { RunTransactions } from './runs/run.transactions.js';
 import { EffectSettler } from './runs/effect.settler.js';
 import { StaleFilter } from './runs/stale.filter.js';
 import { StrangerRows } from './relay/stranger-rows.js';
+import { Takeover } from './takeover/takeover.js';
 import { Turns } from './relay/turns.js';
 import { UntoldDeaths } from './runs/untold-deaths.js';
 import { WakeListener } from './wake/wake.listener.js';
@@ -63,6 +64,7 @@ export const outboxProviders = [
   Solos,
   StaleFilter,
   StrangerRows,
+  Takeover,
   Turns,
   UntoldDeaths,
   WakeListener,

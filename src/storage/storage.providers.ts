@@ -21,6 +21,7 @@ import { SearchStore } from './desk/search.store.js';
 import { SettleStore } from './settle.store.js';
 import { StatStore } from './desk/stat.store.js';
 import { StrayQueries } from './postgres/stray-queries.js';
+import { TakeoverStore } from './takeover.store.js';
 import { TurnStore } from './turn.store.js';
 import { WatermarkStore } from './watermark.store.js';
 
@@ -49,6 +50,7 @@ export const storageProviders = [
   SettleStore,
   StatStore,
   StrayQueries,
+  TakeoverStore,
   TurnStore,
   WatermarkStore,
 ];

@@ -89,7 +89,7 @@ async function anotherMode(
 
 /** Plays the stages that have no verdict yet; all of them are judged together. */
 async function kills(options: ChaosOptions, built: Build, program: string): Promise<Verdict[]> {
-  const { dir, seed, adapter, faults, stages } = options;
+  const { dir, seed, adapter, faults, stages, pgbouncer } = options;
   const preload = pathToFileURL(built.path('test/chaos/receiver/clock.ts')).href;
   const clocks = { size: CLOCKS.length, env: (place: number) => clockEnv(CLOCKS[place]!, preload) };
   return withServer(options, async (serverUrl, through) => {
@@ -102,7 +102,7 @@ async function kills(options: ChaosOptions, built: Build, program: string): Prom
         const receiversUrl = through(databaseUrl);
         const stage = { seed: seed + n, kills: count, events, adapter, databaseUrl, receiversUrl };
         await Stage.play({ ...stage, dir: stageDir, program, say, ...(faults === 'clocks' ? clocks : {}) });
-        await checker(built, stageDir, databaseUrl, faults);
+        await checker(built, stageDir, databaseUrl, faults, pgbouncer ? ['pooled'] : []);
       }
       verdicts.push(readVerdict(stageDir));
     }
@@ -127,8 +127,14 @@ async function outages(options: ChaosOptions, built: Build, program: string): Pr
 }
 
 /** A process of its own: it gets the logs and the tables, and nothing of what this process knows. */
-async function checker(built: Build, dir: string, databaseUrl: string, faults: Faults): Promise<void> {
-  const args = [built.path('test/chaos/checker.ts'), dir, databaseUrl, faults];
+async function checker(
+  built: Build,
+  dir: string,
+  databaseUrl: string,
+  faults: Faults,
+  way: readonly string[] = [],
+): Promise<void> {
+  const args = [built.path('test/chaos/checker.ts'), dir, databaseUrl, faults, ...way];
   const child = spawn(process.execPath, args, { stdio: 'inherit' });
   const [code] = (await once(child, 'exit')) as [number | null];
   if (code !== 0 && code !== 1) throw new Error(`the checker ended with ${code}`);

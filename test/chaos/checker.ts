@@ -7,9 +7,11 @@ import { readTables } from './check/tables.js';
 import type { Faults } from './check/verdict.js';
 import { LOGS, readLog, type Kill, type Outage, type Overdue, type Sent, type SinkCall } from './play/log.js';
 
-const [dir, databaseUrl, faults] = process.argv.slice(2);
+const [dir, databaseUrl, faults, way] = process.argv.slice(2);
 if (dir === undefined || databaseUrl === undefined || faults === undefined)
-  throw new Error('usage: checker <dir> <database url> <kills | clocks | stops | promotions | retention>');
+  throw new Error(
+    'usage: checker <dir> <database url> <kills | clocks | stops | promotions | retention> [pooled]',
+  );
 
 const client = new Client({ connectionString: databaseUrl });
 await client.connect();
@@ -22,6 +24,6 @@ const logs = {
   outages: readLog<Outage>(join(dir, LOGS.outages)),
   overdue: readLog<Overdue>(join(dir, LOGS.overdue)),
 };
-const verdict = check(tables, logs, faults as Faults);
+const verdict = check(tables, logs, faults as Faults, way !== 'pooled');
 writeFileSync(join(dir, 'verdict.json'), JSON.stringify(verdict, undefined, 2));
 process.exit(verdict.faults.length === 0 ? 0 : 1);

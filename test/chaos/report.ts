@@ -16,6 +16,8 @@ const MAXIMA = new Set([
   'longestAwayMs',
   'longestAwayAfterServerMs',
   'timeZones',
+  'takeoverP50Ms',
+  'takeoverP95Ms',
 ]);
 
 export function merge(verdicts: readonly Verdict[]): Verdict {

@@ -253,6 +253,17 @@ describe('backfill from a provider over HTTP', () => {
     });
   });
 
+  it('claims the others of a page beside one that PostgreSQL refuses, and ends with its error', async () => {
+    for (const id of ['evt_a', 'evt_b', 'evt_c']) happened(id, 60);
+    await database.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'refused on purpose' USING ERRCODE = '23514'; END $$`);
+    await database.query(`CREATE TRIGGER refuse BEFORE INSERT ON webhook_claim FOR EACH ROW WHEN (NEW.event_id = 'evt_b')
+      EXECUTE FUNCTION refuse()`);
+    await expect(backfills().run('stripe', { since: since(1) })).rejects.toThrow('refused on purpose');
+    await until(async () => (await applied()).length === 2);
+    expect((await applied()).map(({ event_id }) => event_id)).toEqual(['evt_a', 'evt_c']);
+  });
+
   it('stops between two events when asked, and tells how far it is', async () => {
     for (let i = 0; i < 300; i += 1) happened(`evt_${String(i).padStart(3, '0')}`, i);
     const controller = new AbortController();

@@ -205,6 +205,22 @@ describe('R31 an attempt that was begun and never ended is asked about first', (
   });
 });
 
+describe('an effect whose lease was taken before its call', () => {
+  it('is not called: whoever has the row makes the call', async () => {
+    await start({
+      probeFirst: true,
+      probe: async () => {
+        await inbox.query(`UPDATE webhook_outbox SET attempt = attempt + 1, leased_by = gen_random_uuid()`);
+        return 'not-done';
+      },
+    });
+    await owe();
+    const { leased } = await inbox.relay.tick();
+    expect({ leased, calls }).toEqual({ leased: 1, calls: 0 });
+    expect(await row()).toMatchObject({ state: 'pending', attempt: 2, error: null });
+  });
+});
+
 describe('what an effect throws', () => {
   it.each([
     ['a time-out', Object.assign(new Error('time-out'), { code: 'ETIMEDOUT' })],

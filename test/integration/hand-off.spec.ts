@@ -293,17 +293,24 @@ it('what is committed while the process stops is given back, as if it had not be
   expect(events).toEqual([]);
 });
 
-it('a pause by another instance keeps the row from running, without an attempt', async () => {
-  await start();
-  await inbox.query(
-    `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ('handler', 'free/handle', 'ann', 'to see')`,
-  );
-  // What was read of the pauses is older than a second by then.
-  await new Promise((resolve) => setTimeout(resolve, 1_100));
-  await inbox.deliverTo('free', '1');
-  await until(async () => (await inbox.rows('leased_by IS NULL')).length === 1);
-  const [row] = await inbox.rows();
-  // Leased by the insert, and the attempt forgiven.
-  expect(row).toMatchObject({ attempt: 1, attempt_base: 1, lost: 0 });
-  expect(events).toEqual([]);
-});
+it.each([
+  ['handler', 'free/handle'],
+  ['source', 'free'],
+])(
+  'a pause of the %s by another instance keeps the row from running, without an attempt',
+  async (kind, name) => {
+    await start();
+    await inbox.query(
+      `INSERT INTO webhook_pause (kind, name, paused_by, reason) VALUES ($1, $2, 'ann', 'to see')`,
+      [kind, name],
+    );
+    // What was read of the pauses is older than a second by then.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    await inbox.deliverTo('free', '1');
+    await until(async () => (await inbox.rows('leased_by IS NULL')).length === 1);
+    const [row] = await inbox.rows();
+    // Leased by the insert, and the attempt forgiven.
+    expect(row).toMatchObject({ attempt: 1, attempt_base: 1, lost: 0 });
+    expect(events).toEqual([]);
+  },
+);

@@ -346,6 +346,11 @@ describe('the fence', () => {
     expect(await settles.fail(manager, zombie, { state: 'dead', reason: 'permanent-error' }, 'late')).toBe(
       false,
     );
+    expect(await settles.settleMany(manager, [{ lease: zombie, result: '"late"' }])).toEqual(new Set());
+    expect(await settles.supersede(manager, zombie)).toBe(false);
+    expect(await settles.refuseRerun(manager, zombie, [], 'late')).toBe(false);
+    expect(await store.begin(manager, zombie)).toBe(false);
+    await store.excuse(manager, zombie);
     expect(await store.release(manager, [zombie])).toBe(0);
     expect(await store.renew(manager, [zombie], 30_000)).toEqual(new Set());
     expect(await rows()).toEqual(before);
@@ -362,7 +367,13 @@ describe('the fence', () => {
       expect(await settles.fail(manager, lease, { state: 'dead', reason: 'permanent-error' }, 'again')).toBe(
         false,
       );
+      expect(await settles.settleMany(manager, [{ lease, result: '"again"' }])).toEqual(new Set());
+      expect(await settles.supersede(manager, lease)).toBe(false);
+      expect(await settles.refuseRerun(manager, lease, [], 'again')).toBe(false);
+      expect(await store.begin(manager, lease)).toBe(false);
+      await store.excuse(manager, lease);
       expect(await store.release(manager, [lease])).toBe(0);
+      expect(await store.renew(manager, [lease], 30_000)).toEqual(new Set());
     }
     expect(await rows()).toEqual(before);
     expect(await database.query(`SELECT result FROM webhook_outbox_data`)).toEqual([{ result: '"mine"' }]);

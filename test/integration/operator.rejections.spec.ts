@@ -44,6 +44,9 @@ function acmeRequest(id: string, secret: string, signed: string, sent = signed):
       'X-Acme-Id': id,
       'X-Acme-Signature': `sha256=${sign(secret, signed)}`,
       authorization: 'Bearer canary-token',
+      'proxy-authorization': 'Bearer canary-token',
+      cookie: 'session=canary-token',
+      'set-cookie': 'session=canary-token',
     },
   };
 }

@@ -113,6 +113,23 @@ describe('a handler that was renamed, beside a process of before', () => {
     expect(await newer.app.get(Pauses).resume('handler', 'awardee/new', who)).toBe(true);
     expect(await newer.relay.tick()).toMatchObject({ leased: 2 });
   });
+
+  it.each(['old', 'new'] as const)('stays paused where a delivery runs it, by its %s name', async (name) => {
+    const handled: string[] = [];
+    script.handle = ({ eventId }) => void handled.push(eventId);
+    const older = await version('old', {});
+    const newer = await version('new', { handler: { inline: true } });
+    await (name === 'old' ? older : newer).app.get(Pauses).pause('handler', `awardee/${name}`, who);
+    // What the other has read of the pauses may be a second old.
+    await until(async () => {
+      await newer.deliver(`d-${Math.random()}`);
+      return (await newer.rows(`state = 'pending' AND attempt = 0`)).length > 0;
+    });
+    handled.length = 0;
+    await newer.deliver('paused');
+    expect(handled).toEqual([]);
+    expect(await newer.rows(`event_id = 'paused'`)).toMatchObject([{ state: 'pending', attempt: 0 }]);
+  });
 });
 
 describe('an effect that was renamed', () => {

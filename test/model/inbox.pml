@@ -10,6 +10,7 @@
  *   LATE_COUNT attempts are counted at the settle, not at the lease
  *   NO_KEYS    the sink honours no keys
  *   KEY_EXPIRES the sink may forget a key while attempts are still made
+ *   NO_RECHECK  the reconciler does not look again under the row's lock, nor whether it has done so before
  */
 
 #ifndef CRASHES
@@ -29,7 +30,9 @@ byte handler;           /* state of the handler's row; 0: not there */
 byte effect;            /* state of the effect's row */
 byte handler_by, effect_by;         /* leased_by; 0: nobody */
 byte handler_attempt, effect_attempt;
-byte records;           /* business records that were written */
+byte records;           /* business records that are there */
+byte handler_max = MAX_ATTEMPTS;
+bool reconciled;        /* the row was run again for a record that was missing: once only */
 
 /* The outside world. */
 bool acknowledged;
@@ -38,6 +41,7 @@ byte happened;          /* times the effect happened at the sink */
 
 byte crashes;
 byte runs;              /* attempts of the handler that were begun */
+bool mislaid;           /* a record was deleted by mistake, once */
 bool finished;
 
 /* Somebody holds the row who has crashed. */
@@ -81,7 +85,7 @@ again:
   :: atomic {
        handler == PENDING && handler_by == 0 ->
        if
-       :: handler_attempt >= MAX_ATTEMPTS -> handler = DEAD; goto again
+       :: handler_attempt >= handler_max -> handler = DEAD; goto again
        :: else
        fi;
        handler_by = me; handler_gone = false;
@@ -141,9 +145,7 @@ again:
 #endif
        fi
      }
-  :: atomic { claimed && acknowledged && handler == DONE && effect == DONE -> break }
-  :: atomic { handler == DEAD -> break }
-  :: atomic { effect == PENDING && effect_by == 0 && effect_attempt >= MAX_ATTEMPTS -> break }
+  :: finished -> break
   od
 }
 
@@ -166,10 +168,33 @@ proctype Time() {
   od
 }
 
-/* The reconciler: a claim without its row, which one transaction for both rules out, and which is an alarm. */
-active proctype Reconciler() {
+/* Somebody deletes the record, or restores an older table. */
+proctype Mishap() {
+  if
+  :: atomic { handler == DONE && records == 1 -> records = 0; mislaid = true }
+  :: finished
+  fi
+}
+
+/*
+ * The reconciler of each instance. A claim without its row is an alarm: one transaction for both rules it out. A record that is missing
+ * has its row run again; between the look and the row's lock anything may happen.
+ */
+proctype Reconciler() {
   do
   :: atomic { claimed && handler == 0 -> assert(false) }
+  :: handler == DONE && records == 0 && !reconciled ->
+     atomic {
+       if
+#ifdef NO_RECHECK
+       :: handler == DONE ->
+#else
+       :: handler == DONE && records == 0 && !reconciled ->
+#endif
+          handler = PENDING; handler_max = handler_attempt + MAX_ATTEMPTS; reconciled = true
+       :: else
+       fi
+     }
   :: finished -> break
   od
 }
@@ -178,7 +203,7 @@ init {
   atomic {
     run Delivery(); run Delivery();
     run Worker(1); run Worker(2);
-    run Time()
+    run Time(); run Mishap(); run Reconciler(); run Reconciler()
   }
 }
 
@@ -187,7 +212,7 @@ active proctype Invariants() {
   do
   :: atomic {
        ((acknowledged && !claimed) || records > 1 || happened > 1 || runs > handler_attempt ||
-        (handler == DONE && records == 0) || (effect == DONE && happened == 0)) ->
+        (handler == DONE && records == 0 && !mislaid) || (effect == DONE && happened == 0)) ->
        assert(false)
      }
   :: finished -> break

@@ -4,9 +4,25 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const MODEL = fileURLToPath(new URL('inbox.pml', import.meta.url));
-/** Faults that the model can be given; the checker must find each. */
-const MUTANTS = ['SPLIT_TX', 'NO_FENCE', 'LATE_COUNT', 'NO_KEYS', 'KEY_EXPIRES'];
+interface Model {
+  readonly file: string;
+  readonly what: string;
+  /** Faults that it can be given; the checker must find each. */
+  readonly mutants: readonly string[];
+}
+
+const MODELS: readonly Model[] = [
+  {
+    file: 'inbox.pml',
+    what: '2 deliveries, 2 workers, 2 crashes, 1 record that is deleted',
+    mutants: ['SPLIT_TX', 'NO_FENCE', 'LATE_COUNT', 'NO_KEYS', 'KEY_EXPIRES', 'NO_RECHECK'],
+  },
+  {
+    file: 'takeover.pml',
+    what: 'takeover: 2 holders, 1 death, 2 cuts, 1 restart',
+    mutants: ['NO_WITHDRAW', 'SHORT_WAIT', 'NO_RESET', 'STALE'],
+  },
+];
 const LIMIT_MS = 120_000;
 
 interface Search {
@@ -29,8 +45,8 @@ function run(command: string, args: readonly string[], cwd: string): string {
 }
 
 /** Searches every state that the model can come to. */
-function search(folder: string, mutant?: string): Search {
-  run('spin', [...(mutant === undefined ? [] : [`-D${mutant}`]), '-a', MODEL_FILE], folder);
+function search(folder: string, file: string, mutant?: string): Search {
+  run('spin', [...(mutant === undefined ? [] : [`-D${mutant}`]), '-a', file], folder);
   run('gcc', ['-O2', '-DSAFETY', '-o', 'pan', 'pan.c'], folder);
   const output = run('./pan', ['-m100000', '-w22'], folder);
   const errors = /errors: (\d+)/.exec(output)?.[1];
@@ -41,18 +57,19 @@ function search(folder: string, mutant?: string): Search {
   return { errors: Number(errors), states: Number(states) };
 }
 
-const MODEL_FILE = 'inbox.pml';
 const folder = mkdtempSync(join(tmpdir(), 'webhook-model-'));
 let sound = true;
 try {
-  copyFileSync(MODEL, join(folder, MODEL_FILE));
-  const { errors, states } = search(folder);
-  console.log(`2 deliveries, 2 workers, 2 crashes: ${states} states, ${errors} errors`);
-  sound = errors === 0;
-  for (const mutant of MUTANTS) {
-    const caught = search(folder, mutant).errors > 0;
-    console.log(`${mutant}: ${caught ? 'caught' : 'NOT CAUGHT'}`);
-    sound &&= caught;
+  for (const { file, what, mutants } of MODELS) {
+    copyFileSync(fileURLToPath(new URL(file, import.meta.url)), join(folder, file));
+    const { errors, states } = search(folder, file);
+    console.log(`${what}: ${states} states, ${errors} errors`);
+    sound &&= errors === 0;
+    for (const mutant of mutants) {
+      const caught = search(folder, file, mutant).errors > 0;
+      console.log(`${mutant}: ${caught ? 'caught' : 'NOT CAUGHT'}`);
+      sound &&= caught;
+    }
   }
 } finally {
   rmSync(folder, { recursive: true, force: true });

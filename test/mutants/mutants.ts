@@ -386,4 +386,153 @@ export const MUTANTS: readonly Mutant[] = [
     spec: 'test/e2e/delivery-places.spec.ts',
     test: 'beside no relay, leaves claims their connections whatever runs',
   },
+  {
+    name: 'rows of a living process are taken',
+    edits: [
+      edit(
+        'src/storage/takeover.store.ts',
+        'CASE WHEN id = $1 THEN false ELSE pg_try_advisory_xact_lock_shared(lock_key) END AS free',
+        'id <> $1 AS free',
+      ),
+      edit(
+        'src/storage/takeover.store.ts',
+        'SELECT id, names FROM gone WHERE pg_try_advisory_xact_lock($2)',
+        'SELECT id, names FROM gone WHERE $2 IS NOT NULL',
+      ),
+    ],
+    spec: 'test/crash/takeover.spec.ts',
+    test: 'has the work of a killed process go on',
+  },
+  {
+    name: 'a process that has lost its lock does not withdraw it',
+    edits: [
+      edit(
+        'src/outbox/takeover/takeover.ts',
+        'await onConnection(this.dataSource, (manager) => this.store.withdraw(manager, lock), WITHDRAW_MS);',
+        'void [onConnection, lock, WITHDRAW_MS];',
+      ),
+    ],
+    spec: 'test/crash/takeover.spec.ts',
+    test: 'has the work of a killed process go on',
+  },
+  {
+    name: 'after a restart nobody waits for those that come back',
+    edits: [edit('src/outbox/takeover/lookout.ts', 'sighting.wasHeld ? GRACE_MS : ABSENT_MS', 'GRACE_MS')],
+    spec: 'test/unit/lookout.spec.ts',
+    test: 'after ten seconds, where this session has never seen it held',
+  },
+  {
+    name: 'a hand-off passes over a paused source',
+    edits: [
+      edit(
+        'src/inbox/hand-off.ts',
+        "paused.has('handler', firstName(handler)) || paused.has('source', handler.source)",
+        "paused.has('handler', firstName(handler))",
+      ),
+    ],
+    spec: 'test/integration/hand-off.spec.ts',
+    test: 'a pause of the source by another instance',
+  },
+  {
+    name: 'an inline handler is paused by its present name alone',
+    edits: [
+      edit(
+        'src/inbox/paused-work.ts',
+        "!paused.has('handler', firstName(handler))",
+        "!paused.has('handler', (void firstName, handler.name))",
+      ),
+    ],
+    spec: 'test/integration/renaming.spec.ts',
+    test: 'stays paused where a delivery runs it, by its new name',
+  },
+  {
+    name: 'an effect is called although its lease is gone',
+    edits: [
+      edit(
+        'src/outbox/runs/effect-doubts.ts',
+        "if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };",
+        'await this.statements.send((manager) => this.store.begin(manager, row));',
+      ),
+    ],
+    spec: 'test/integration/doubt.spec.ts',
+    test: 'is not called: whoever has the row makes the call',
+  },
+  {
+    name: 'the place among the enqueued effects is their key',
+    edits: [
+      edit(
+        'src/outbox/enqueue/run-enqueue.ts',
+        'const ids = this.ids(effect, key, generation);',
+        'const ids = this.ids(effect, String(this.seen.size), generation);',
+      ),
+    ],
+    spec: 'test/integration/effects.spec.ts',
+    test: 'has the same ids when the handler runs again',
+  },
+  {
+    name: 'a refused event ends a backfill page in silence',
+    edits: [
+      edit('src/inbox/catch-up/backfills.ts', 'if (refused.length > 0) throw refused[0];', 'void refused;'),
+    ],
+    spec: 'test/integration/backfill.spec.ts',
+    test: 'claims the others of a page beside one that PostgreSQL refuses',
+  },
+  {
+    name: 'the right to see is the right to erase',
+    edits: [edit('src/dashboard/dashboard.actions.ts', "erase: 'erase',", "erase: 'view',")],
+    spec: 'test/e2e/dashboard.spec.ts',
+    test: 'erase needs erase',
+  },
+  {
+    name: 'the right to see is the right to give up',
+    edits: [edit('src/dashboard/dashboard.actions.ts', "'give-up': 'give-up',", "'give-up': 'view',")],
+    spec: 'test/e2e/dashboard.spec.ts',
+    test: 'give-up needs give-up',
+  },
+  {
+    name: 'hidden payloads may be forwarded',
+    edits: [
+      edit(
+        'src/dashboard/dashboard.controller.ts',
+        "if (action === 'forward' && this.options.payloads === 'hidden') return false;",
+        '',
+      ),
+    ],
+    spec: 'test/e2e/dashboard.spec.ts',
+    test: 'sends nothing on that may not be seen here',
+  },
+  ...['authorization', 'cookie', 'proxy-authorization', 'set-cookie'].map((name) => ({
+    name: `samples keep the header ${name}`,
+    edits: [edit('src/operator/explain/rejection.explainer.ts', `'${name}'`, `'not-${name}'`)],
+    spec: 'test/integration/operator.rejections.spec.ts',
+    test: 'R33 are verified again once the secret is corrected, and taken in',
+  })),
+  {
+    name: 'no cap of the back-off',
+    edits: [
+      edit(
+        'src/core/options/retry.ts',
+        'Math.min(policy.capMs, policy.baseMs * 2 ** Math.min(attempt - 1, 52))',
+        'policy.baseMs * 2 ** Math.min(attempt - 1, 52)',
+      ),
+    ],
+    spec: 'test/integration/failures.spec.ts',
+    test: 'which doubles up to the cap',
+  },
+  {
+    name: 'a superseded event is settled without its lease',
+    edits: [
+      edit(
+        'src/storage/settle.sql.ts',
+        `SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
+           alone = false
+     WHERE \${FENCE}`,
+        `SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
+           alone = false
+     WHERE o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`,
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'lets nothing through that a process does whose lease has ended',
+  },
 ];

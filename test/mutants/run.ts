@@ -1,122 +1,107 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { startPostgres } from '../../examples/support/postgres.js';
+import { parseArgs } from 'node:util';
+import { Copy, type Outcome } from './copy.js';
+import { recordTable, summary } from './mechanical/report.js';
+import { runMechanical } from './mechanical/run.js';
 import { MUTANTS, type Mutant } from './mutants.js';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const COPIED = [
-  'src',
-  'test',
-  'migrations',
-  'examples',
-  'scripts',
-  'docs',
-  'package.json',
-  'jest.config.mjs',
-  'tsconfig.json',
-];
-/** A mutant may make its test wait for what never comes. */
-const TEST_MS = 40_000;
+const USAGE = `npm run mutants -- [<part of a name>]
+npm run mutants -- --mechanical [--file <part of a path>] [--sample <faults of each file>] [--changed] [--minutes <limit>] [--again] [--record]
 
-interface Report {
-  readonly testResults: readonly {
-    readonly assertionResults: readonly { readonly fullName: string; readonly status: string }[];
-  }[];
-}
+Plants faults in a copy of the code, one at a time: the tests must notice.
 
-type Outcome = 'passed' | 'failed' | 'not found';
-
-const escaped = (text: string) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);
-
-/** How tests of a spec ended in the copy, by a part of their names. */
-async function outcomes(copy: string, spec: string, tests: readonly string[]): Promise<Map<string, Outcome>> {
-  const file = join(copy, 'report.json');
-  const args = [
-    '--experimental-vm-modules',
-    join(ROOT, 'node_modules/jest/bin/jest.js'),
-    spec,
-    // Specs of `npm run test:long` too.
-    '--testMatch=**/*.spec.ts',
-    '-t',
-    tests.map(escaped).join('|'),
-  ];
-  const child = spawn(
-    process.execPath,
-    [...args, '--json', `--outputFile=${file}`, `--testTimeout=${TEST_MS}`, '--forceExit'],
-    { cwd: copy, env: { ...process.env, NODE_NO_WARNINGS: '1' }, stdio: 'ignore' },
-  );
-  await once(child, 'exit');
-  const report = JSON.parse(await readFile(file, 'utf8')) as Report;
-  await rm(file);
-  const results = report.testResults.flatMap((one) => one.assertionResults);
-  const outcome = (test: string): Outcome => {
-    const named = results.filter(({ fullName }) => fullName.includes(test));
-    if (named.some(({ status }) => status === 'failed')) return 'failed';
-    return named.some(({ status }) => status === 'passed') ? 'passed' : 'not found';
-  };
-  return new Map(tests.map((test) => [test, outcome(test)]));
-}
+Without --mechanical: the faults of test/mutants/mutants.ts, each with the test that must catch it, and what is recorded of the others.
+--mechanical  faults derived from statements, migrations and checks (test/mutants/mechanical/plan.ts names files and their specs). What is
+              known of a fault stays in test/mutants/results.json until its file or its specs change, so that a run goes on where the last
+              one ended.
+  --file      of these files only
+  --sample    so many of each file, spread over it
+  --changed   of files that have changed since they were recorded; others are left alone
+  --minutes   begins no fault after so many
+  --again     also what is known already
+  --record    writes the table into docs/reliability.md`;
 
 /** @throws Error when a text to replace is not there exactly once: the mutant has to be written again */
-async function plant(copy: string, { name, edits }: Mutant): Promise<() => Promise<void>> {
-  const before = new Map<string, string>();
+async function textsOf(copy: Copy, { name, edits }: Mutant): Promise<Map<string, string>> {
+  const texts = new Map<string, string>();
   for (const { file, find, replace } of edits) {
-    const path = join(copy, file);
-    const text = await readFile(path, 'utf8');
+    const text = texts.get(file) ?? (await readFile(join(copy.dir, file), 'utf8'));
     if (text.split(find).length !== 2)
       throw new Error(`mutant '${name}': its text is not in ${file} exactly once:\n${find}`);
-    if (!before.has(path)) before.set(path, text);
-    await writeFile(
-      path,
+    texts.set(
+      file,
       text.replace(find, () => replace),
     );
   }
-  return async () => {
-    for (const [path, text] of before) await writeFile(path, text);
-  };
+  return texts;
 }
 
-async function run(mutants: readonly Mutant[]): Promise<number> {
-  const copy = await mkdtemp(join(tmpdir(), 'webhook-mutants-'));
-  const postgres = await startPostgres([
-    'max_connections=400',
-    'fsync=off',
-    'synchronous_commit=off',
-    'full_page_writes=off',
-  ]);
-  process.env.DATABASE_URL = postgres.url;
+/** Returns how many were not caught. */
+async function runListed(copy: Copy, mutants: readonly Mutant[]): Promise<number> {
   let caught = 0;
-  try {
-    for (const name of COPIED) await cp(join(ROOT, name), join(copy, name), { recursive: true });
-    await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
-    // Without the fault a test must pass, or it would catch anything: once for each spec.
-    const sounds = new Map<string, Map<string, Outcome>>();
-    for (const mutant of mutants) {
-      const { spec, test } = mutant;
-      const tests = mutants.filter((one) => one.spec === spec).map((one) => one.test);
-      if (!sounds.has(spec)) sounds.set(spec, await outcomes(copy, spec, [...new Set(tests)]));
-      const sound = sounds.get(spec)!.get(test);
-      const restore = await plant(copy, mutant);
-      const mutated = (await outcomes(copy, spec, [test])).get(test);
-      await restore();
-      const isCaught = sound === 'passed' && mutated === 'failed';
-      if (isCaught) caught += 1;
-      console.log(
-        `${isCaught ? 'caught' : `NOT CAUGHT (test without the fault: ${sound}, with it: ${mutated})`}: ` +
-          `${mutant.name}, by ${mutant.spec} '${mutant.test}'`,
-      );
-    }
-  } finally {
-    await postgres.stop();
-    await rm(copy, { recursive: true, force: true });
+  // Without the fault a test must pass, or it would catch anything: once for each spec.
+  const sounds = new Map<string, Map<string, Outcome>>();
+  for (const mutant of mutants) {
+    const { spec, test } = mutant;
+    const tests = mutants.filter((one) => one.spec === spec).map((one) => one.test);
+    if (!sounds.has(spec)) sounds.set(spec, await copy.outcomes(spec, [...new Set(tests)]));
+    const sound = sounds.get(spec)!.get(test);
+    const texts = await textsOf(copy, mutant);
+    const mutated = (await copy.with(texts, () => copy.outcomes(spec, [test]))).get(test);
+    const isCaught = sound === 'passed' && mutated === 'failed';
+    if (isCaught) caught += 1;
+    console.log(
+      `${isCaught ? 'caught' : `NOT CAUGHT (test without the fault: ${sound}, with it: ${mutated})`}: ` +
+        `${mutant.name}, by ${mutant.spec} '${mutant.test}'`,
+    );
   }
   console.log(`${caught}/${mutants.length} caught`);
-  return caught === mutants.length ? 0 : 1;
+  return mutants.length - caught;
 }
 
-const wanted = process.argv[2];
-process.exit(await run(MUTANTS.filter(({ name }) => wanted === undefined || name.includes(wanted))));
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      mechanical: { type: 'boolean', default: false },
+      file: { type: 'string' },
+      sample: { type: 'string' },
+      changed: { type: 'boolean', default: false },
+      minutes: { type: 'string' },
+      again: { type: 'boolean', default: false },
+      record: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h', default: false },
+    },
+  });
+  if (values.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const [wanted] = positionals;
+  const copy = await Copy.make();
+  let missed = 0;
+  try {
+    if (values.mechanical) {
+      const { file, sample, changed, minutes, again } = values;
+      await runMechanical(copy, {
+        file,
+        sample: sample === undefined ? undefined : Number(sample),
+        changed,
+        minutes: minutes === undefined ? Infinity : Number(minutes),
+        again,
+      });
+    } else
+      missed = await runListed(
+        copy,
+        MUTANTS.filter(({ name }) => wanted === undefined || name.includes(wanted)),
+      );
+  } finally {
+    await copy.remove();
+  }
+  if (values.record) await recordTable();
+  const unexplained = wanted === undefined ? summary() : 0;
+  return missed + unexplained === 0 ? 0 : 1;
+}
+
+process.exit(await main());

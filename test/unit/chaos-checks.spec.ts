@@ -1,7 +1,8 @@
 import { checkClocks, isOutsideWindow } from '../chaos/check/clocks.js';
 import { checkOutages } from '../chaos/check/outages.js';
-import type { ProcessFacts } from '../chaos/check/tables.js';
-import type { Outage, Sent } from '../chaos/play/log.js';
+import type { LeaseFact, ProcessFacts } from '../chaos/check/tables.js';
+import { checkTakeover } from '../chaos/check/takeover.js';
+import type { Kill, Outage, Sent } from '../chaos/play/log.js';
 
 // What judges the crash programme's runs must itself be able to say no.
 const sent = (one: Partial<Sent>): Sent => ({
@@ -111,5 +112,63 @@ describe('clocks', () => {
     expect(isOutsideWindow({ ...refused, to: 'chaos-1' })).toBe(false);
     expect(isOutsideWindow({ ...refused, source: 'own' })).toBe(false);
     expect(isOutsideWindow({ ...refused, status: 400 })).toBe(false);
+  });
+});
+
+describe('takeover', () => {
+  const kill = (owner: string, diedAt: number): Kill => ({
+    at: 'anywhere',
+    owner,
+    diedAt,
+    wasCut: false,
+    leased: 1,
+    claiming: 0,
+    begun: 0,
+  });
+  const fact = (what: LeaseFact['what'], owner: string, at: number, id = owner): LeaseFact => ({
+    id,
+    what,
+    owner,
+    at,
+  });
+  const busy = [{ lookMs: 0 }];
+  /** The work of each goes on after so many milliseconds. */
+  const after = (...times: readonly number[]) => ({
+    kills: times.map((_, n) => kill(`p${n}`, 1_000)),
+    leases: times.flatMap((ms, n) => [
+      fact('taken', `p${n}`, 1_000 + ms - 2),
+      fact('lost', `p${n}`, 1_000 + ms - 1),
+      fact('attempt', 'survivor', 1_000 + ms, `p${n}`),
+    ]),
+  });
+
+  it('is timed from a kill to the first new attempt of a row that the dead process held', () => {
+    const { kills, leases } = after(1_200, 1_900);
+    const before = fact('attempt', 'p0', 990, 'p0');
+    const { faults, figures } = checkTakeover([before, ...leases], [...kills, kill('idle', 5)], busy, true);
+    expect(faults).toEqual([]);
+    expect(figures).toMatchObject({ killsWithWorkThatGoesOn: 2, takeoverP50Ms: 1_900, leasesTaken: 2 });
+  });
+
+  it.each([
+    ['from a process that lives', fact('taken', 'alive', 1_000)],
+    ['from one before its death', fact('taken', 'p0', 999)],
+  ])('may not be %s', (_what, taken) => {
+    const { kills, leases } = after(1_200);
+    expect(checkTakeover([taken, ...leases], kills, busy, true).faults).toEqual([
+      'leases taken from living processes: 1',
+    ]);
+  });
+
+  it('has a limit, and is not to be missed, but behind a pooler', () => {
+    const slow = after(...Array.from({ length: 20 }, () => 2_001));
+    const late = 'work of killed processes went on after 2001 ms for one in twenty, and 2000 are allowed';
+    expect(checkTakeover(slow.leases, slow.kills, busy, true).faults).toEqual([late]);
+    expect(checkTakeover(slow.leases, slow.kills, [{ lookMs: 1 }], true).faults).toEqual([]);
+    expect(checkTakeover(slow.leases, slow.kills, busy, false).faults).toEqual([]);
+    const ended = slow.leases.filter(({ what }) => what !== 'taken');
+    expect(checkTakeover(ended, slow.kills, [{ lookMs: 9 }], true).faults).toEqual([
+      'the run shows nothing: no takeover',
+    ]);
   });
 });

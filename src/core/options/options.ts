@@ -101,6 +101,12 @@ export interface RelayOptions {
    */
   readonly listen?: boolean | { readonly url: string };
   /**
+   * Whether processes see each other end, so that the work of a killed one goes on within two seconds, and not at its leases' ends. It
+   * needs `listen`, and a connection that leads to one server process; elsewhere the leases decide. A process that can neither keep nor
+   * withdraw its lock for a second, as while the database is away, aborts what it runs. @default true
+   */
+  readonly takeover?: boolean;
+  /**
    * Whether a row that finds a free place in the process that claims it is run there at once after the commit, without being leased
    * first. Rows with an order key, and those of handlers or sources with a `concurrency`, are always leased. @default true
    */

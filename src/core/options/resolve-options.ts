@@ -71,6 +71,7 @@ export interface ResolvedRelay {
   readonly graceMs: number;
   /** `url` undefined: the DataSource's own settings. */
   readonly listen: false | { readonly url: string | undefined };
+  readonly takeover: boolean;
   readonly handOff: boolean;
 }
 
@@ -108,6 +109,7 @@ export const optionsSchema = z.strictObject({
         effects: count.optional(),
         shutdownGrace: duration.optional(),
         listen: z.union([z.boolean(), z.strictObject({ url: z.string().min(1) })]).optional(),
+        takeover: z.boolean().optional(),
         handOff: z.boolean().optional(),
       }),
     ])
@@ -211,6 +213,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
       listen: relay.listen !== false && {
         url: typeof relay.listen === 'object' ? relay.listen.url : undefined,
       },
+      takeover: relay.takeover ?? true,
       handOff: relay.handOff ?? true,
     },
     retention: options.retention !== false && {

@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { BodyReader } from '../../core/body.js';
+import { isWholeDatabases } from '../../core/classify.js';
 import { EventIdUnusable, WebhookInboxError } from '../../core/errors.js';
 import { eventId } from '../../core/event-id.js';
 import { byKey, keyText } from '../../core/event.js';
@@ -161,13 +162,29 @@ export class Backfills {
     try {
       claimed = await this.claimTogether(sorted);
     } catch (error) {
-      if (sorted.length === 1) throw error;
-      // One event that PostgreSQL refuses must not keep the others out; what cannot be claimed ends the run.
-      for (const event of sorted) claimed += await this.claimTogether([event]);
+      if (sorted.length === 1 || isWholeDatabases(error)) throw error;
+      await this.claimEach(sorted, (count) => (claimed += count));
     } finally {
       if (claimed > 0) this.wakeUp.wake();
     }
     return claimed;
+  }
+
+  /** One event that PostgreSQL refuses keeps none of the others out. @throws its error, after their end */
+  private async claimEach(
+    events: readonly IncomingEvent[],
+    onClaimed: (count: number) => void,
+  ): Promise<void> {
+    const refused: unknown[] = [];
+    for (const event of events) {
+      try {
+        onClaimed(await this.claimTogether([event]));
+      } catch (error) {
+        if (isWholeDatabases(error)) throw error;
+        refused.push(error);
+      }
+    }
+    if (refused.length > 0) throw refused[0];
   }
 
   private async claimTogether(events: readonly IncomingEvent[]): Promise<number> {

@@ -39,6 +39,7 @@ export class Leaser {
   private readonly dry = new DryNames();
   private readonly starts = new ScanStarts();
   private stopped = false;
+  private suspended = false;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -121,6 +122,19 @@ export class Leaser {
     this.stopped = true;
   }
 
+  /** No leases until `resume`. */
+  suspend(): void {
+    this.suspended = true;
+  }
+
+  resume(): void {
+    this.suspended = false;
+  }
+
+  private get isHalted(): boolean {
+    return this.stopped || this.suspended;
+  }
+
   /** Waits for what is being leased now. */
   async ended(): Promise<void> {
     await this.leasing.catch(() => undefined);
@@ -143,7 +157,7 @@ export class Leaser {
   private async leaseGroup(group: LeaseGroup, leaseMs: number, onStart: OnStart): Promise<number> {
     const { limit, alone = false } = group;
     const names = alone ? group.names : this.starts.of(group.names);
-    if (this.stopped || limit <= 0 || names.length === 0) return 0;
+    if (this.isHalted || limit <= 0 || names.length === 0) return 0;
     const startedAt = performance.now();
     this.dry.lookBegins();
     const lease = (connection: EntityManager) =>
@@ -167,7 +181,7 @@ export class Leaser {
       );
     else if (found === 0) return this.leaseGroup(group, leaseMs, onStart);
     this.failures.tellExhausted(exhausted);
-    if (this.stopped) {
+    if (this.isHalted) {
       await this.statements.send((manager) => this.store.release(manager, leased));
       return moved;
     }

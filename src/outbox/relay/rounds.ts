@@ -88,6 +88,17 @@ export class Rounds {
     return this.leaser.isDry(name);
   }
 
+  /** Others may take what is leased here: what runs is aborted, what waits does not begin, and nothing more is leased until `resume`. */
+  suspend(): void {
+    this.leaser.suspend();
+    void this.leaser.giveBackWaiting();
+    for (const job of this.runner.jobs) job.deadline.abort(new LeaseLost());
+  }
+
+  resume(): void {
+    this.leaser.resume();
+  }
+
   /** No more leases; what runs goes on. */
   stopLeasing(): void {
     this.leaser.stop();

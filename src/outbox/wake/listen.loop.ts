@@ -33,6 +33,8 @@ export interface ListenPorts {
   onLost(error: unknown): void;
   /** Told once: connected, but notifications do not arrive. */
   onDeaf(): void;
+  /** What else the connection serves. It ends the connection by throwing, and never returns. @default nothing */
+  guard?(connection: ListenConnection): Promise<never>;
 }
 
 const PROBE = 'probe:';
@@ -81,16 +83,8 @@ export class ListenLoop {
         if (payload.startsWith(PROBE)) probes.get(payload)?.();
         else this.ports.wake(payload);
       });
-      if (!(await this.arrives(probes, connection.lost))) {
-        if (!this.toldDeaf) this.ports.onDeaf();
-        this.toldDeaf = true;
-        return this.times.deafMs;
-      }
-      this.failures = 0;
-      this.heard = true;
-      // What was committed while nobody listened.
-      this.ports.wake(undefined);
-      await this.watch(connection);
+      const uses = [this.listen(connection, probes), this.ports.guard?.(connection)];
+      return await Promise.race(uses.filter((use) => use !== undefined));
     } catch (error) {
       if (!this.stopping.signal.aborted && this.failures === 0) this.ports.onLost(abortReason(error));
     } finally {
@@ -100,6 +94,20 @@ export class ListenLoop {
     this.failures += 1;
     const [baseMs, capMs] = this.times.backOffMs;
     return retryDelayMs({ baseMs, capMs, maxAttempts: Infinity }, this.failures);
+  }
+
+  /** Returns the pause after a probe that has not arrived; otherwise it throws at the connection's end. */
+  private async listen(connection: ListenConnection, probes: Map<string, () => void>): Promise<number> {
+    if (!(await this.arrives(probes, connection.lost))) {
+      if (!this.toldDeaf) this.ports.onDeaf();
+      this.toldDeaf = true;
+      return this.times.deafMs;
+    }
+    this.failures = 0;
+    this.heard = true;
+    // What was committed while nobody listened.
+    this.ports.wake(undefined);
+    return this.watch(connection);
   }
 
   /** A shutdown does not wait for a server that does not answer. */

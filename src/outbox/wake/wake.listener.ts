@@ -9,6 +9,7 @@ import { ListenConnection, listenConfig } from '../../storage/postgres/listen-co
 import { NotifyStore } from '../../storage/notify.store.js';
 import { channelOf } from '../../storage/schema/own-schema.js';
 import { ListenLoop } from './listen.loop.js';
+import { Takeover } from '../takeover/takeover.js';
 import { readWakePayload } from './wake-payload.js';
 import { WakeUp } from './wake-up.js';
 
@@ -26,6 +27,7 @@ export class WakeListener {
     private readonly store: NotifyStore,
     private readonly instance: Instance,
     private readonly wakeUp: WakeUp,
+    private readonly takeover: Takeover,
   ) {}
 
   start(): void {
@@ -57,6 +59,7 @@ export class WakeListener {
             { poll: relay.pollMs },
           ),
         ),
+      guard: (connection) => this.takeover.guard(connection),
     });
     this.loop.start();
   }
@@ -66,7 +69,9 @@ export class WakeListener {
     return this.loop?.listening ?? false;
   }
 
+  /** Until then others see this process live: only when nothing of it runs any more. */
   async stop(): Promise<void> {
+    await this.takeover.stop();
     await this.loop?.stop();
     this.loop = undefined;
   }

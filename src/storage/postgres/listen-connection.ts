@@ -1,6 +1,7 @@
 import { Client, type ClientConfig, type Notification } from 'pg';
 import type { DataSource } from 'typeorm';
 import { quoted } from '../schema/own-schema.js';
+import { OWN_TYPES } from './own-types.js';
 
 /**
  * A connection of its own that listens: one of a pool would be lent to others. It keeps an eye on itself, since a half-open socket
@@ -54,6 +55,22 @@ export class ListenConnection {
     if (!rows.some(({ channel }) => channel === this.channel)) {
       throw new Error('the server does not know that this connection listens');
     }
+  }
+
+  /**
+   * Whether it leads to one server process for as long as it lasts: a process tells a client its number at the start, and a pooler makes
+   * one up.
+   */
+  async isDirect(): Promise<boolean> {
+    const [row] = await this.query<{ pid: number }>(`SELECT pg_backend_pid() AS pid`);
+    const { processID } = this.client as Client & { readonly processID?: number | null };
+    return row!.pid === processID;
+  }
+
+  /** @throws when the server refuses it, or does not answer in time */
+  async query<T>(text: string, values: readonly unknown[] = []): Promise<T[]> {
+    const { rows } = await this.inTime(this.client.query({ text, values: [...values], types: OWN_TYPES }));
+    return rows as T[];
   }
 
   /** pg's own words for a time-out, 'timeout expired' and 'Query read timeout', say neither whose nor how long. */

@@ -2,6 +2,7 @@ import { OVERDUE_MS } from '../play/flow.js';
 import type { Kill, Sent, SinkCall } from '../play/log.js';
 import { checkClocks, isOutsideWindow } from './clocks.js';
 import { checkOutages } from './outages.js';
+import { checkTakeover } from './takeover.js';
 import type { ClaimFacts, Tables } from './tables.js';
 import type { Faults, Logs, Verdict } from './verdict.js';
 
@@ -19,8 +20,11 @@ const SPARE = 20;
 const EXAMPLES = 5;
 
 /** Everything that was promised, asked of what is left; and whether the run has shown anything. */
-export function check(tables: Tables, logs: Logs, done: Faults): Verdict {
-  const verdicts = [checkPromises(tables, logs, done)];
+export function check(tables: Tables, logs: Logs, done: Faults, direct = true): Verdict {
+  const verdicts = [
+    checkPromises(tables, logs, done),
+    checkTakeover(tables.leases, logs.kills, logs.overdue, direct),
+  ];
   if (done === 'kills' || done === 'clocks') verdicts.push(checkKills(logs.kills));
   if (done === 'stops' || done === 'promotions') verdicts.push(checkOutages(logs));
   if (done === 'clocks') verdicts.push(checkClocks(tables.processes, logs.sent));

@@ -34,6 +34,17 @@ export interface Tables {
   /** Rows that were leased before they were due. */
   readonly early: number;
   readonly processes: readonly ProcessFacts[];
+  readonly leases: readonly LeaseFact[];
+}
+
+/** What was seen of a lease: another process ended it, its holder was lost, or an attempt began. */
+export interface LeaseFact {
+  readonly id: string;
+  readonly what: 'taken' | 'lost' | 'attempt';
+  /** Of an attempt its own process, else the one that held the lease. */
+  readonly owner: string;
+  /** By the clock of the database, in milliseconds. */
+  readonly at: number;
 }
 
 /** What a process took the time for, against the database's: minutes, positive where it was ahead. */
@@ -80,12 +91,17 @@ export async function readTables(client: Client): Promise<Tables> {
   const records = await client.query<Tables['records'][number]>(
     `SELECT source, event_id, applied_count AS applied FROM chaos_record`,
   );
-  const totals = await client.query<Omit<Tables, 'claims' | 'records' | 'notDone' | 'processes'>>(TOTALS);
+  const totals =
+    await client.query<Omit<Tables, 'claims' | 'records' | 'notDone' | 'processes' | 'leases'>>(TOTALS);
   const notDone = await client.query<Tables['notDone'][number]>(
     `SELECT id, name, state FROM webhook_outbox WHERE state <> 'done'`,
   );
   const processes = await client.query<ProcessFacts>(PROCESSES);
+  const leases = await client.query<LeaseFact>(
+    `SELECT id, what, owner, (extract(epoch FROM at) * 1000)::float8 AS at FROM chaos_lease ORDER BY at`,
+  );
   return {
+    leases: leases.rows,
     claims: claims.rows,
     records: records.rows,
     notDone: notDone.rows,

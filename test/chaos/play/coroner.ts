@@ -3,7 +3,8 @@ import type { Kill, Overdue } from './log.js';
 
 // A transaction that has inserted into a table holds this lock on it until it ends; handlers and relays never write claims.
 const LOOK = `
-  SELECT (SELECT count(*)::int FROM webhook_outbox
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "diedAt",
+         (SELECT count(*)::int FROM webhook_outbox
            WHERE state = 'pending' AND leased_by = $1 AND due_at > now()) AS leased,
          (SELECT count(*)::int FROM webhook_outbox
            WHERE state = 'pending' AND leased_by = $1 AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
@@ -15,9 +16,23 @@ const LOOK = `
 export async function lookAt(
   client: Client,
   { owner, name }: { owner: string; name: string },
-): Promise<Pick<Kill, 'leased' | 'begun' | 'claiming'>> {
-  const { rows } = await client.query<Pick<Kill, 'leased' | 'begun' | 'claiming'>>(LOOK, [owner, name]);
+): Promise<Pick<Kill, 'diedAt' | 'leased' | 'begun' | 'claiming'>> {
+  const { rows } = await client.query<Pick<Kill, 'diedAt' | 'leased' | 'begun' | 'claiming'>>(LOOK, [
+    owner,
+    name,
+  ]);
   return rows[0]!;
+}
+
+/** Ends the connection on which a receiver listens and holds its lock. Returns whether there was one. */
+export async function cut(client: Client, owner: string): Promise<boolean> {
+  const { rowCount } = await client.query(
+    `SELECT pg_terminate_backend(l.pid) FROM pg_locks l
+       JOIN webhook_relay r ON l.locktype = 'advisory' AND (l.classid::bigint << 32) + l.objid::bigint = r.lock_key
+      WHERE r.id = $1`,
+    [owner],
+  );
+  return (rowCount ?? 0) > 0;
 }
 
 /** Receivers are told apart from whoever looks by their names. */

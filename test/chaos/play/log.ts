@@ -27,6 +27,12 @@ export interface SinkCall {
 
 /** What was seen of a receiver in the moment of its death, when it was frozen already. */
 export interface Kill {
+  /** The dead process, as `leased_by` names it. */
+  readonly owner: string;
+  /** When, by the clock of the database, in milliseconds. */
+  readonly diedAt: number;
+  /** Whether another process had just lost the connection that holds its lock. */
+  readonly wasCut: boolean;
   /** `point before`, `point after`, or `anywhere`. */
   readonly at: string;
   /** A point that was waited for in vain, when it was killed where it was. */

@@ -18,6 +18,8 @@ export interface PlannedKill {
   readonly victim: number;
   /** After the kill before it, and after enough receivers are up. */
   readonly pauseMs: number;
+  /** Another one loses its LISTEN connection meanwhile, and lives on. */
+  readonly cutsAnother: boolean;
   /** Where it dies; undefined: wherever it is. */
   readonly at?: { readonly point: Point; readonly when: When; readonly nth: number };
 }
@@ -32,6 +34,8 @@ export const SLOW = 20;
 const RESOURCES = 20;
 /** Of a hundred kills; the others come at any moment. */
 const AT_POINTS = 75;
+/** Of a hundred kills, so many meet a moment in which another process has lost its lock. */
+const CUTS = 30;
 /** Passed only by a receiver that is told to end. */
 const NEVER_PASSED: readonly Point[] = ['release'];
 
@@ -50,6 +54,7 @@ export function planOf(seed: number, kills: number, events: number): Plan {
     kills: Array.from({ length: kills }, () => ({
       victim: random.int(0, 5),
       pauseMs: random.int(50, 600),
+      cutsAnother: random.percent(CUTS),
       at: random.percent(AT_POINTS)
         ? {
             point: random.pick(points),

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { waitUntil } from '../support/sleep-until.js';
-import { lookAt } from './coroner.js';
+import { cut, lookAt } from './coroner.js';
 import { Fleet, LEASE_MS, type FleetSetup } from './fleet.js';
 import { Flow } from './flow.js';
 import { Log, LOGS, type Kill, type Overdue, type Sent, type SinkCall } from './log.js';
@@ -80,7 +80,11 @@ export class Stage {
     await this.flow.finish(this.setup.events);
   }
 
-  private async kill({ victim, pauseMs, at }: PlannedKill, fleet: Fleet, flow: Flow): Promise<void> {
+  private async kill(
+    { victim, pauseMs, at, cutsAnother }: PlannedKill,
+    fleet: Fleet,
+    flow: Flow,
+  ): Promise<void> {
     await flow.ready();
     await waitUntil(() => fleet.up.length >= UP, START_MS, 'the receivers did not come back');
     flow.hunting = true;
@@ -90,11 +94,16 @@ export class Stage {
     const reached = at !== undefined && (await receiver.ambush(at, AMBUSH_MS));
     if (receiver.owner !== owner) throw new Error(`${name} ended by itself; see its log`);
     if (!reached) receiver.freeze();
+    // A third one has seen all of them, and takes over at once.
+    const another = fleet.up.length > UP ? fleet.up.find((one) => one !== receiver)?.owner : undefined;
+    const wasCut = cutsAnother && another !== undefined && (await cut(this.client, another));
     const seen = await lookAt(this.client, { owner: owner!, name });
     const point = at && `${at.point} ${at.when}`;
     this.kills.write({
       at: reached ? point! : 'anywhere',
       missed: reached ? undefined : point,
+      owner: owner!,
+      wasCut,
       ...seen,
     });
     await receiver.kill();

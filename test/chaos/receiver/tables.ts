@@ -27,7 +27,20 @@ export const CHAOS_TABLES = `
   CREATE OR REPLACE TRIGGER chaos_early AFTER UPDATE ON webhook_outbox FOR EACH ROW
     WHEN (OLD.due_at > clock_timestamp() AND NEW.attempt + NEW.lost > OLD.attempt + OLD.lost
           AND (OLD.leased_by IS NOT NULL OR OLD.kind = 'effect' OR OLD.source NOT IN ('patient', 'routed')))
-    EXECUTE FUNCTION chaos_note_early()`;
+    EXECUTE FUNCTION chaos_note_early();
+  -- Leases that another process has ended (a takeover), those whose holder was lost, and attempts.
+  CREATE TABLE IF NOT EXISTS chaos_lease (id uuid NOT NULL, what text NOT NULL, owner uuid, at timestamptz NOT NULL);
+  CREATE OR REPLACE FUNCTION chaos_note_lease() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.leased_by = OLD.leased_by AND NEW.due_at < OLD.due_at AND NEW.attempt = OLD.attempt THEN
+      INSERT INTO chaos_lease VALUES (NEW.id, 'taken', OLD.leased_by, clock_timestamp());
+    END IF;
+    IF NEW.lost > OLD.lost THEN INSERT INTO chaos_lease VALUES (NEW.id, 'lost', OLD.leased_by, clock_timestamp()); END IF;
+    IF NEW.attempt > OLD.attempt THEN INSERT INTO chaos_lease VALUES (NEW.id, 'attempt', NEW.leased_by, clock_timestamp()); END IF;
+    RETURN NULL;
+  END $$;
+  CREATE OR REPLACE TRIGGER chaos_lease AFTER UPDATE ON webhook_outbox FOR EACH ROW
+    WHEN (OLD.leased_by IS NOT NULL OR NEW.attempt > OLD.attempt)
+    EXECUTE FUNCTION chaos_note_lease()`;
 
 export const APPLY = `INSERT INTO chaos_record (source, event_id, process, zone, process_time) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (source, event_id) DO UPDATE SET applied_count = chaos_record.applied_count + 1`;

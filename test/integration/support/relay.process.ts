@@ -80,6 +80,7 @@ class Work {
         pollInterval: process.env.POLL ?? 50,
         lease: process.env.LEASE ?? '30s',
         effects: Number(process.env.EFFECTS ?? 20),
+        listen: process.env.LISTEN_URL === undefined || { url: process.env.LISTEN_URL },
       },
       reconcile: false,
       retention: false,

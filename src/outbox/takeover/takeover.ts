@@ -1,0 +1,174 @@
+import { randomBytes } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { isServerUnusable, sqlStateOf } from '../../core/classify.js';
+import { Instance } from '../../core/instance.js';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { pause } from '../../core/time/pause.js';
+import { within } from '../../core/time/within.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { onConnection } from '../../storage/postgres/connection.js';
+import type { ListenConnection } from '../../storage/postgres/listen-connection.js';
+import { TakeoverStore, type InstanceLock } from '../../storage/takeover.store.js';
+import { Rounds } from '../relay/rounds.js';
+import { WakeUp } from '../wake/wake-up.js';
+import { Lookout } from './lookout.js';
+
+/** Between two looks at the locks of the others. */
+const LOOK_MS = 500;
+/** After a statement that the server has refused. */
+const REFUSED_MS = 1_000;
+/** A session that is not answered for so long is lost: the server gives an unanswered connection up after the same time. */
+const SILENT_MS = 2_000;
+/** How long a process without its lock may run what it has leased: the others wait for a second before they take it. */
+const UNLOCKED_MS = 900;
+/** For one try to withdraw a lock, and between two. */
+const WITHDRAW_MS = 1_000;
+const WITHDRAW_AGAIN_MS = 100;
+
+/**
+ * Has the work of a killed process go on within two seconds, where its lease would end after thirty. Each process holds a lock on its LISTEN
+ * connection, which PostgreSQL frees when the process ends, and looks at those of the others. A living process that loses the connection
+ * withdraws its lock over the pool; one that can do neither aborts what it runs. Where it cannot be had, the lease decides.
+ */
+@Injectable()
+export class Takeover {
+  private readonly logger = new InboxLogger();
+  /** Registered, or about to be. */
+  private lock: InstanceLock | undefined;
+  /** Lost with their connections, and not withdrawn yet: others may believe this process dead. */
+  private readonly lost = new Set<InstanceLock>();
+  private isStopped = false;
+  private toldRefused = false;
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly store: TakeoverStore,
+    private readonly instance: Instance,
+    private readonly rounds: Rounds,
+    private readonly wakeUp: WakeUp,
+  ) {}
+
+  /**
+   * Locks, registers, and looks at the others, for as long as the connection lasts.
+   * @throws when it is lost, or not answered in time; never returns
+   */
+  async guard(session: ListenConnection): Promise<never> {
+    // Through a pooler a lock looks free while it is held, and stays held after its client's death.
+    if (!this.isWanted || !(await answered(session.isDirect()))) return forever();
+    const lock = { owner: this.instance.id, key: randomBytes(8).readBigInt64BE().toString() };
+    const lookout = new Lookout();
+    let isLocked = false;
+    try {
+      for (;;) {
+        const obeyed = await this.obeyed(async () => {
+          isLocked ||= await answered(this.store.lock(session, lock));
+          if (isLocked) await this.look(session, lock, lookout);
+        });
+        await pause(obeyed ? LOOK_MS : REFUSED_MS, session.lost);
+        session.lost.throwIfAborted();
+      }
+    } finally {
+      if (this.lock === lock) void this.lose(lock);
+    }
+  }
+
+  /** Before the connection is closed on purpose. */
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    if (this.lock === undefined) return;
+    await within(this.withdraw(this.lock), WITHDRAW_MS).catch(() => undefined);
+  }
+
+  private get isWanted(): boolean {
+    return this.options.relay !== false && this.options.relay.takeover && !this.isStopped;
+  }
+
+  private async look(session: ListenConnection, lock: InstanceLock, lookout: Lookout): Promise<void> {
+    const askedAt = performance.now();
+    const locks = await answered(this.store.look(session, lock.owner));
+    const answeredAt = performance.now();
+    // Not yet; or no longer, since this process was silent for so long that its row was deleted.
+    if (!locks.some(({ key }) => key === lock.key)) await this.register(session, lock);
+    for (const dead of lookout.look(locks, askedAt, answeredAt)) await this.take(session, dead);
+  }
+
+  private async register(session: ListenConnection, lock: InstanceLock): Promise<void> {
+    if (this.isStopped) return;
+    // Before it is known to be there: the answer may be lost.
+    this.lock = lock;
+    if (!(await answered(this.store.register(session, lock)))) return;
+    // In the place of an earlier one.
+    this.lost.clear();
+    this.rounds.resume();
+  }
+
+  private async take(session: ListenConnection, dead: InstanceLock): Promise<void> {
+    const rows = await answered(this.store.take(session, dead));
+    if (rows === 0) return;
+    const text = 'a process has ended without giving its leases back: its rows are run again';
+    this.logger.warn(logLine(text, { instance: dead.owner, rows }));
+    this.wakeUp.wake();
+  }
+
+  /** False where the server has refused a statement: the connection is sound, and until it is obeyed the leases decide. */
+  private async obeyed(work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      this.toldRefused = false;
+      return true;
+    } catch (error) {
+      if (sqlStateOf(error) === undefined || isServerUnusable(error)) throw error;
+      if (!this.toldRefused)
+        this.logger.warn(
+          logLine(`takeover does not work, so that leases have to end: ${errorText(error)}`, {}),
+        );
+      this.toldRefused = true;
+      return false;
+    }
+  }
+
+  private async lose(lock: InstanceLock): Promise<void> {
+    if (this.isStopped) return;
+    this.lost.add(lock);
+    const late = setTimeout(() => this.abort(lock), UNLOCKED_MS);
+    // A process that has nothing else to do ends without it.
+    late.unref();
+    while (this.lost.has(lock) && !this.isStopped) {
+      try {
+        await this.withdraw(lock);
+        this.lost.delete(lock);
+      } catch {
+        await pause(WITHDRAW_AGAIN_MS);
+      }
+    }
+    clearTimeout(late);
+    if (this.lost.size === 0) this.rounds.resume();
+  }
+
+  private abort(lock: InstanceLock): void {
+    if (!this.lost.has(lock)) return;
+    const text = 'the lock of this process is lost and cannot be withdrawn: what runs is aborted';
+    this.logger.error(logLine(text, { running: this.rounds.running }));
+    this.rounds.suspend();
+  }
+
+  private async withdraw(lock: InstanceLock): Promise<void> {
+    await onConnection(this.dataSource, (manager) => this.store.withdraw(manager, lock), WITHDRAW_MS);
+  }
+}
+
+/**
+ * In two halves: where this process stood still, the first is over when it goes on, and the answer that has come meanwhile is read during
+ * the second.
+ * @throws Error when there is no answer
+ */
+async function answered<T>(asking: Promise<T>): Promise<T> {
+  if ((await within(asking, SILENT_MS / 2)) || (await within(asking, SILENT_MS / 2))) return asking;
+  throw new Error(`time-out: the server did not answer within ${SILENT_MS} ms`);
+}
+
+const forever = () => new Promise<never>(() => undefined);
