@@ -21,7 +21,7 @@ import { SearchStore } from './desk/search.store.js';
 import { SettleStore } from './settle.store.js';
 import { StatStore } from './desk/stat.store.js';
 import { StrayQueries } from './postgres/stray-queries.js';
-import { TakeoverStore } from './takeover.store.js';
+import { TakeoverStore } from './postgres/takeover.store.js';
 import { TurnStore } from './turn.store.js';
 import { WatermarkStore } from './watermark.store.js';
 

@@ -390,12 +390,12 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'rows of a living process are taken',
     edits: [
       edit(
-        'src/storage/takeover.store.ts',
+        'src/storage/postgres/takeover.store.ts',
         'CASE WHEN id = $1 THEN false ELSE pg_try_advisory_xact_lock_shared(lock_key) END AS free',
         'id <> $1 AS free',
       ),
       edit(
-        'src/storage/takeover.store.ts',
+        'src/storage/postgres/takeover.store.ts',
         'SELECT id, names FROM gone WHERE pg_try_advisory_xact_lock($2)',
         'SELECT id, names FROM gone WHERE $2 IS NOT NULL',
       ),

@@ -1,4 +1,4 @@
-import type { InstanceLock, SeenLock } from '../../storage/takeover.store.js';
+import type { InstanceLock, SeenLock } from '../../storage/postgres/takeover.store.js';
 
 /** For how long a lock must be free that this session has seen held: its owner has had time to withdraw it. */
 export const GRACE_MS = 1_000;

@@ -11,7 +11,7 @@ import { within } from '../../core/time/within.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { onConnection } from '../../storage/postgres/connection.js';
 import type { ListenConnection } from '../../storage/postgres/listen-connection.js';
-import { TakeoverStore, type InstanceLock } from '../../storage/takeover.store.js';
+import { TakeoverStore, type InstanceLock } from '../../storage/postgres/takeover.store.js';
 import { Rounds } from '../relay/rounds.js';
 import { WakeUp } from '../wake/wake-up.js';
 import { Lookout } from './lookout.js';

@@ -83,7 +83,7 @@ export const AREAS: readonly Area[] = [
     kinds: SQL,
     specs: integration('lease', 'relay', 'doubt', 'effects', 'group-settle', 'new-effects', 'failures'),
   },
-  { files: 'src/storage/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
+  { files: 'src/storage/postgres/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
   { files: 'src/storage/turn', kinds: SQL, specs: integration('order', 'turn-plans', 'two-relays') },
   { files: 'src/storage/watermark', kinds: SQL, specs: integration('handler-options', 'order') },
   { files: 'src/storage/desk/', kinds: SQL, specs: DESK },

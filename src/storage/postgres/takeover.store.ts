@@ -1,8 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
-import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { DUE, LANE } from './pending.sql.js';
-import { qualified, query } from './schema/own-schema.js';
+import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import { DUE, LANE } from '../pending.sql.js';
+import { qualified, query } from '../schema/own-schema.js';
 
 /** A connection that is never lent to anybody: what it locks stays locked until it ends. */
 export interface LockSession {
