@@ -29,7 +29,7 @@ interface Row {
 
 interface Busy {
   readonly relay: RelayProcess;
-  /** Of the row that it runs. */
+  /** Of a row that it holds. */
   readonly id: string;
   readonly attempt: number;
 }
@@ -62,19 +62,23 @@ class Fleet {
     await this.app.close();
   }
 
-  /** A relay that runs one effect, and the row of it. */
+  private async enqueue(pid: number, seq: number): Promise<void> {
+    const { manager } = this.app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
+    const payload = { key: String(pid), seq };
+    await this.app.get(Outbox).enqueue(manager, 'mail', payload, { outsideTransaction: true });
+  }
+
+  /** A relay that has leased at least one row. */
   async busy(env: Record<string, string> = {}): Promise<Busy> {
     const relay = await this.relay({ EFFECTS: '1', ...env });
-    const { manager } = this.app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
-    await this.app
-      .get(Outbox)
-      .enqueue(manager, 'mail', { key: String(relay.pid), seq: 1 }, { outsideTransaction: true });
+    // Others that are busy lease up to two ahead.
+    for (let seq = 1; seq <= 4; seq += 1) await this.enqueue(relay.pid, seq);
     const runs = () =>
       this.ask<{ id: string }>(
         `SELECT o.id FROM webhook_outbox o JOIN webhook_relay r ON o.leased_by = r.id WHERE r.pid = $1`,
         [relay.pid],
       );
-    await until(async () => (await runs()).length === 1, END_MS);
+    await until(async () => (await runs()).length > 0, END_MS);
     const { id } = (await runs())[0]!;
     return { relay, id, attempt: (await this.row(id)).attempt };
   }
