@@ -83,7 +83,7 @@ const SETTINGS = [
 ];
 
 const REGISTER = `
-  WITH registered AS (UPDATE webhook_relay SET lock_key = $2 WHERE id = $1 RETURNING id)
+  WITH registered AS (UPDATE webhook_relay SET lock_key = $2, registered_at = now() WHERE id = $1 RETURNING id)
   SELECT id FROM registered`;
 
 const WITHDRAW = `UPDATE webhook_relay SET lock_key = NULL WHERE id = $1 AND lock_key = $2`;
