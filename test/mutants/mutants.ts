@@ -425,7 +425,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a hand-off passes over a paused source',
     edits: [
       edit(
-        'src/inbox/hand-off.ts',
+        'src/outbox/relay/hand-off.ts',
         "paused.has('handler', firstName(handler)) || paused.has('source', handler.source)",
         "paused.has('handler', firstName(handler))",
       ),
@@ -524,12 +524,16 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/settle.sql.ts',
-        `SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
-           alone = false
-     WHERE \${FENCE}`,
-        `SET state = 'superseded', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL,
-           alone = false
-     WHERE o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`,
+        `place = NULL, alone = false
+     WHERE \${FENCE}
+    RETURNING o.id
+  )
+  SELECT id FROM superseded`,
+        `place = NULL, alone = false
+     WHERE o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL
+    RETURNING o.id
+  )
+  SELECT id FROM superseded`,
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
