@@ -1,25 +1,33 @@
 import { join } from 'node:path';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import type { INestApplication } from '@nestjs/common';
+import { Injectable, type INestApplication } from '@nestjs/common';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
-import { Outbox } from '../../src/index.js';
+import { OnEffect, Outbox } from '../../src/index.js';
 import type { RelayOptions } from '../../src/core/options/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
 import { WakeListener } from '../../src/outbox/wake/wake.listener.js';
 import { Server } from '../chaos/support/server.js';
 import { createStageDatabase } from '../chaos/support/stage-database.js';
-import { awardeeSource, scripted } from '../integration/support/inbox.js';
-import { RUN_LOG } from '../integration/support/ordered.work.js';
+import { awardeeSource } from '../integration/support/inbox.js';
 import { relayProcess, type RelayProcess } from '../integration/support/relay.processes.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase } from '../support/database.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
 
-const MANY = 8;
+const MANY = 5;
 const END_MS = 90_000;
+
+/** What the relays run; this process runs none of it. */
+@Injectable()
+class Holds {
+  @OnEffect('hold', { timeout: '1h', keyRetention: false })
+  async hold() {
+    await Promise.reject(new Error('run in a process of the tests'));
+  }
+}
 
 interface Row {
   readonly attempt: number;
@@ -29,7 +37,7 @@ interface Row {
 
 interface Busy {
   readonly relay: RelayProcess;
-  /** Of a row that it holds. */
+  /** Of the row that it runs. */
   readonly id: string;
   readonly attempt: number;
 }
@@ -37,6 +45,7 @@ interface Busy {
 /** Relays in processes of their own, which hold what they lease for an hour, and a receiver that gives them effects without an end. */
 class Fleet {
   private readonly relays: RelayProcess[] = [];
+  private client: Promise<Client> | undefined;
 
   private constructor(
     private readonly url: string,
@@ -46,7 +55,6 @@ class Fleet {
   static async start(url: string): Promise<Fleet> {
     const app = await receiver(url, false);
     const fleet = new Fleet(url, app);
-    await fleet.ask(RUN_LOG);
     return fleet;
   }
 
@@ -60,19 +68,18 @@ class Fleet {
       await ended;
     }
     await this.app.close();
+    await (await this.client)?.end();
   }
 
-  private async enqueue(pid: number, seq: number): Promise<void> {
+  private async enqueue(): Promise<void> {
     const { manager } = this.app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
-    const payload = { key: String(pid), seq };
-    await this.app.get(Outbox).enqueue(manager, 'mail', payload, { outsideTransaction: true });
+    await this.app.get(Outbox).enqueue(manager, 'hold', {}, { outsideTransaction: true });
   }
 
-  /** A relay that has leased at least one row. */
+  /** A relay that runs one effect, and the row of it. */
   async busy(env: Record<string, string> = {}): Promise<Busy> {
     const relay = await this.relay({ EFFECTS: '1', ...env });
-    // Others that are busy lease up to two ahead.
-    for (let seq = 1; seq <= 4; seq += 1) await this.enqueue(relay.pid, seq);
+    await this.enqueue();
     const runs = () =>
       this.ask<{ id: string }>(
         `SELECT o.id FROM webhook_outbox o JOIN webhook_relay r ON o.leased_by = r.id WHERE r.pid = $1`,
@@ -127,13 +134,16 @@ class Fleet {
   }
 
   private async ask<T>(sql: string, values?: readonly unknown[]): Promise<T[]> {
+    this.client ??= this.connect();
+    return (await (await this.client).query(sql, values && [...values])).rows as T[];
+  }
+
+  private async connect(): Promise<Client> {
     const client = new Client({ connectionString: this.url });
+    // A server that is restarted: the next question has another connection.
+    client.on('error', () => (this.client = undefined));
     await client.connect();
-    try {
-      return (await client.query(sql, values && [...values])).rows as T[];
-    } finally {
-      await client.end();
-    }
+    return client;
   }
 }
 
@@ -148,7 +158,7 @@ function receiver(databaseUrl: string, relay: false | RelayOptions): Promise<INe
   return createApplication({
     databaseUrl,
     webhooks: { sources: { awardee: awardeeSource() }, relay, reconcile: false, retention: false },
-    providers: [scripted({})],
+    providers: [Holds],
     configure: (app) => app.useLogger(false),
   });
 }
@@ -156,8 +166,8 @@ function receiver(databaseUrl: string, relay: false | RelayOptions): Promise<INe
 describe('takeover', () => {
   it('has the work of a killed process go on long before its lease ends, and takes nothing from one that lives', async () => {
     const database = await createDatabase();
-    const proxy = await TcpProxy.start(database.url);
     const fleet = await Fleet.start(database.url);
+    const proxy = await TcpProxy.start(database.url);
     try {
       const living = await fleet.busy({ LISTEN_URL: proxy.url });
       const doomed = await fleet.busy();

@@ -50,6 +50,12 @@ class Work {
     });
   }
 
+  /** Has no end, and time for it. */
+  @OnEffect('hold', { retry, timeout: '1h', keyRetention: false })
+  async hold() {
+    await new Promise(() => undefined);
+  }
+
   @OnEffect('pay', { inDoubt: 'park', retry: { maxAttempts: 1 } })
   async pay(payload: object, context: EffectContext) {
     await this.call(payload, context);
