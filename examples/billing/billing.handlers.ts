@@ -19,10 +19,10 @@ export class BillingHandlers {
    * reconciler runs the handler again where the record of a handled event is gone.
    */
   @OnWebhook<InvoicePaid>('stripe', 'invoice.paid', {
-    businessRecord: { entity: Invoice, where: (event) => ({ id: invoiceOf(event).id }) },
+    businessRecord: { entity: Invoice, where: ({ payload }) => ({ id: payload.data.object.id }) },
   })
   async paid(event: WebhookEvent<InvoicePaid>, { manager, enqueue }: HandlerContext) {
-    const { id, customer_email: email } = invoiceOf(event);
+    const { id, customer_email: email } = event.payload.data.object;
     // The event's own time, never now: a run that is repeated writes the same.
     const paidAt = event.occurredAt ?? event.receivedAt;
     const insert = manager.createQueryBuilder().insert().into(Invoice).values({ id, email, paidAt });
@@ -41,8 +41,4 @@ export class BillingHandlers {
     await manager.upsert(Subscription, { id, status }, ['id']);
     return `subscription is ${status}`;
   }
-}
-
-function invoiceOf(event: WebhookEvent): InvoicePaid['data']['object'] {
-  return (event.payload as InvoicePaid).data.object;
 }

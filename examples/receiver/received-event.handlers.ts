@@ -1,11 +1,18 @@
 import { applyDecorators, Injectable, type Type } from '@nestjs/common';
-import { OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { OnWebhook, type BusinessRecord, type HandlerContext, type WebhookEvent } from '../../src/index.js';
 import { FirstAttempts } from './first.attempts.js';
 import { NOTIFY } from './notify.effect.js';
+import { ReceivedEvent } from './received-event.entity.js';
 
 const APPLY = `
   INSERT INTO received_event (source, event_id, event_type) VALUES ($1, $2, $3)
       ON CONFLICT (source, event_id) DO UPDATE SET applied_count = received_event.applied_count + 1`;
+
+/** Names the entity, so the reconciler runs the handler again where the record of a handled event is gone. */
+const RECORD: BusinessRecord = {
+  entity: ReceivedEvent,
+  where: ({ source, eventId }) => ({ source, eventId }),
+};
 
 /**
  * A handler for every event of every source. Decorators run when their class is defined, and here the sources are known only when
@@ -16,7 +23,7 @@ export function receivedEventHandlers(sources: readonly string[]): Type {
   class ReceivedEventHandlers {
     constructor(private readonly firstAttempts: FirstAttempts) {}
 
-    @applyDecorators(...sources.map((source) => OnWebhook(source, '*')))
+    @applyDecorators(...sources.map((source) => OnWebhook(source, '*', { businessRecord: RECORD })))
     async record(event: WebhookEvent, { manager, enqueue, attempt }: HandlerContext) {
       const { source, eventId, type } = event;
       await manager.query(APPLY, [source, eventId, type]);

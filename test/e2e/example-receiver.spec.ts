@@ -10,6 +10,7 @@ import { DataSource } from 'typeorm';
 import { ReceivedEvent } from '../../examples/receiver/received-event.entity.js';
 import { serve } from '../../examples/receiver/receiver.js';
 import { readSettings } from '../../examples/receiver/settings.js';
+import { StartupReconciler } from '../../src/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { AWARDEE_SECRET, STRIPE_SECRET, awardee, post, stripeEvent } from '../support/signing.js';
@@ -75,6 +76,16 @@ describe.each(ADAPTERS)('the example receiver on %s', (adapter) => {
     expect(await database.query(`SELECT min(attempt) FROM webhook_outbox WHERE kind = 'handler'`)).toEqual([
       { min: 2 },
     ]);
+  });
+
+  it('R28 writes a record again that is gone', async () => {
+    const records = app.get(DataSource).getRepository(ReceivedEvent);
+    const count = `SELECT count(*)::int AS n FROM webhook_outbox WHERE kind = 'handler' AND state = 'done'`;
+    await until(async () => (await database.query<{ n: number }>(count))[0]!.n === 2);
+    await database.query(`UPDATE webhook_outbox SET settled_at = settled_at - interval '10 minutes'`);
+    await records.delete({ eventId: 'evt_1' });
+    expect(await app.get(StartupReconciler).reconcile()).toMatchObject({ records: { reprocessed: 1 } });
+    await until(() => records.findOneBy({ eventId: 'evt_1' }).then((found) => found !== null));
   });
 });
 

@@ -177,7 +177,7 @@ export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOp
   /** Former names, the oldest first, so that rows and effects of before the renaming stay the same ones. */
   readonly was?: readonly string[];
   /** How the reconciler finds events that are done although what the handler wrote is not there. */
-  readonly businessRecord?: BusinessRecord;
+  readonly businessRecord?: BusinessRecord<TPayload>;
   /** Run inside the claim's own transaction, before the answer. For quick database work only. @default false */
   readonly inline?: boolean;
   /** The order key of an event: events of one key are handled one after the other. @default none, no order */
@@ -210,7 +210,8 @@ export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
  * The record that a handler leaves for each event. After boot and on demand the reconciler looks for those of its `done` rows, and
  * where one is missing (a table restored from an older backup, a record deleted by mistake) the handler runs again: once a row.
  */
-export type BusinessRecord = BusinessRecordPolicy & (RecordByEntity | RecordByFunction);
+export type BusinessRecord<TPayload = unknown> = BusinessRecordPolicy &
+  (RecordByEntity<TPayload> | RecordByFunction<TPayload>);
 
 export interface BusinessRecordPolicy {
   /** How far back, by arrival of the event. @default '24h' */
@@ -223,19 +224,19 @@ export interface BusinessRecordPolicy {
   readonly onMissing?: 'reprocess' | 'report';
 }
 
-export interface RecordByEntity {
+export interface RecordByEntity<TPayload = unknown> {
   readonly entity: EntityTarget<ObjectLiteral>;
   /** What identifies the record; an empty condition is refused, since it would match any. */
-  where(event: WebhookEvent): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
+  where(event: WebhookEvent<TPayload>): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
 }
 
-export interface RecordByFunction {
+export interface RecordByFunction<TPayload = unknown> {
   /** Returns those of the events, up to 200 at once, whose record is missing. Only reads; asked again, one by one, under lock. */
   missing(
-    events: readonly WebhookEvent[],
+    events: readonly WebhookEvent<TPayload>[],
     manager: EntityManager,
     context: { readonly signal: AbortSignal },
-  ): Promise<readonly WebhookEvent[]> | readonly WebhookEvent[];
+  ): Promise<readonly WebhookEvent<TPayload>[]> | readonly WebhookEvent<TPayload>[];
 }
 
 /** Options of `@OnEffect`. */
