@@ -13,6 +13,7 @@ export const LONG = [
   'crash/*',
   'e2e/bad-handlers',
   'e2e/clone',
+  'e2e/command-line',
   'e2e/example-receiver',
   'e2e/fuzz',
   'e2e/host-application',

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
@@ -24,6 +24,10 @@ const ENTRIES: Readonly<Record<string, string>> = {
   testing: 'src/testing/index.js',
 };
 
+/** The command line: nobody imports it, so that it needs no twin and no declarations. */
+const CLI = 'src/cli/';
+const BIN = 'webhook-inbox.js';
+
 const OPTIONS: ts.CompilerOptions = {
   target: ts.ScriptTarget.ES2023,
   module: ts.ModuleKind.ES2022,
@@ -48,7 +52,7 @@ async function buildBoth(file: string): Promise<void> {
 
 async function writeBoth(file: string, code: string): Promise<void> {
   await writeFile(join(DIST, file), code);
-  await writeFile(join(CJS, file), toCommonJs(file, code));
+  if (!file.startsWith(CLI)) await writeFile(join(CJS, file), toCommonJs(file, code));
 }
 
 async function build(): Promise<void> {
@@ -56,6 +60,7 @@ async function build(): Promise<void> {
   for (const file of (await Promise.all(FOLDERS.map(filesOf))).flat()) {
     await mkdir(dirname(join(CJS, file)), { recursive: true });
     if (file.endsWith('.js')) await buildBoth(file);
+    else if (file.startsWith(CLI)) await rm(join(DIST, file));
     else await rename(join(DIST, file), join(CJS, file));
   }
   await writeBoth(HELPERS, helperModule(helpers));
@@ -90,7 +95,18 @@ ${names.map((each) => `exports.${each} = one.${each};`).join('\n')}
   await writeFile(join(CJS, `${name}.d.ts`), `export * from './${file}';\n`);
 }
 
+/** An entry first, so that an application of CommonJS gets the copy of the command line, and not one of its own beside it. */
+async function buildBin(): Promise<void> {
+  const path = join(DIST, BIN);
+  await writeFile(
+    path,
+    `#!/usr/bin/env node\nimport { main } from './${CLI}index.js';\nawait main(() => import('./index.js'));\n`,
+  );
+  await chmod(path, 0o755);
+}
+
 await build();
 const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
 for (const [name, file] of Object.entries(ENTRIES)) await buildEntry(name, file, version);
+await buildBin();
 slimDeclarations(resolve(CJS), Object.keys(ENTRIES));

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { headOf } from '../core/event.js';
 import { InputRefused } from '../core/errors.js';
 import { isZone } from '../core/time/zoned-time.js';
-import { MAX_AT_ONCE } from '../operator/operator.js';
+import { MAX_AT_ONCE } from '../operator/bulk.options.js';
 
 /** PostgreSQL holds no NUL and no half of a character. */
 const text = (max: number) =>

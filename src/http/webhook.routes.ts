@@ -148,6 +148,14 @@ export class WebhookRoutes {
     };
   }
 
+  /** The module's own route, with a path of some source. */
+  ownPaths(): OwnPath[] {
+    const [source = 'source'] = this.options.sources.keys();
+    return this.table()
+      .filter((route) => route.source === undefined)
+      .map(({ path: route }) => ({ route, path: route.replace(':source', source) }));
+  }
+
   private table(): readonly WebhookRoute[] {
     return (this.routes ??= this.resolve());
   }

@@ -1,7 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { firstName, type Handler } from '../handlers/handler.registry.js';
+import type { Handler } from '../handlers/handler.registry.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
 
 type Named = Pick<Handler, 'name' | 'was'>;
@@ -22,7 +22,7 @@ export class PausedWork {
     if (handlers.length === 0) return [];
     const paused = await this.paused.read(this.options.claimTimeoutMs);
     if (paused.has('source', source)) return [];
-    return handlers.filter((handler) => !paused.has('handler', firstName(handler)));
+    return handlers.filter((handler) => !paused.hasWork('handler', handler));
   }
 
   /** Whether one of a source's handlers may not run. */

@@ -1,3 +1,6 @@
+/** Most rows or events that one call may act on; a person's larger selection goes in several calls. */
+export const MAX_AT_ONCE = 500;
+
 /** What a replay and a forward have in common. */
 export interface BulkOptions<TReport> {
   /** Who asks for it; kept with it. */
@@ -8,7 +11,8 @@ export interface BulkOptions<TReport> {
   readonly perSecond?: number;
   /** Id of one that was interrupted: events that it has taken are left out. @default a new one */
   readonly id?: string;
-  readonly onProgress?: (report: TReport) => void;
+  /** @param selected events of the selection */
+  readonly onProgress?: (report: TReport, selected: number) => void;
   /** Stops between two events. */
   readonly signal?: AbortSignal;
 }

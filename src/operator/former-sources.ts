@@ -29,8 +29,18 @@ export class FormerSources {
   }
 
   async list(manager: EntityManager, quietMs?: number): Promise<string[]> {
-    const known = new Set([...this.options.sources.keys(), ...(await this.relays.sources(manager))]);
-    return (await this.retention.storedSources(manager, quietMs)).filter((source) => !known.has(source));
+    const configured = new Set(await this.configured(manager));
+    return (await this.retention.storedSources(manager, quietMs)).filter((source) => !configured.has(source));
+  }
+
+  /** Every source that there is: configured here or by an instance that was seen within the hour, or with claims. */
+  async all(manager: EntityManager): Promise<string[]> {
+    const stored = await this.retention.storedSources(manager);
+    return [...new Set([...(await this.configured(manager)), ...stored])].sort();
+  }
+
+  private async configured(manager: EntityManager): Promise<string[]> {
+    return [...this.options.sources.keys(), ...(await this.relays.sources(manager))];
   }
 
   /** Those whose old claims may go. The application of a source that has brought something since may only be stopped for a while. */

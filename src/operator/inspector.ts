@@ -112,8 +112,12 @@ export class Inspector {
    */
   async events(filter: string, after?: string, limit = PAGE, look: ListView = {}): Promise<EventPage> {
     const parsed = this.parsed(filter, 'events', look);
-    const sources = [...this.options.sources.keys()];
-    return this.reads.run((manager) => this.search.events(manager, parsed, limit, sources, placeOf(after)));
+    return this.reads.run(async (manager) => {
+      const configured = [...this.options.sources.keys()];
+      // The command line may have the tables alone.
+      const sources = configured.length > 0 ? configured : await this.former.all(manager);
+      return this.search.events(manager, parsed, limit, sources, placeOf(after));
+    });
   }
 
   private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: ListView): ListFilter {
@@ -225,6 +229,11 @@ export class Inspector {
     const parsed = this.parsed(filter, 'rejections', look);
     const rejections = await this.reads.run((manager) => this.rejected.list(manager, parsed, PAGE, before));
     return { rejections, ...nextOf(rejections) };
+  }
+
+  /** Every source that there is: configured here or by an instance that was seen within the hour, or with claims. */
+  async knownSources(): Promise<string[]> {
+    return this.reads.run((manager) => this.former.all(manager));
   }
 
   /** Sources that have claims and that no instance has configured. */

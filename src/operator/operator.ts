@@ -11,6 +11,7 @@ import type { Pause, PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './replay/forwarder.js';
+import { MAX_AT_ONCE } from './bulk.options.js';
 import { Inspector, type InspectedSecret } from './inspector.js';
 import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
@@ -18,9 +19,6 @@ import type { ReplayPlan } from './replay/replay.planner.js';
 import { Replays, type ReplayReport } from './replay/replays.js';
 import { Revivals, type NotDead, type RevivalPlan, type RowProgress } from './revivals.js';
 import { SecondLook, type SecondLookReport } from './explain/second-look.js';
-
-/** Most rows or events that one call may act on; a person's larger selection goes in several calls. */
-export const MAX_AT_ONCE = 500;
 
 /**
  * Everything a person can do, each with a row in the audit before it (see `Audit`). Each throws InputRefused without `by` or `reason`,

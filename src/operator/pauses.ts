@@ -1,21 +1,29 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { InboxLogger } from '../core/log/inbox.logger.js';
-import { knownSource } from '../core/options/known-source.js';
+import { didYouMean } from '../core/options/did-you-mean.js';
+import { WebhookInboxError, type ErrorCode } from '../core/errors.js';
 import { logLine } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { within } from '../core/time/within.js';
-import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
+import { firstName, HandlerRegistry, namesOf } from '../handlers/handler.registry.js';
 import { Rounds } from '../outbox/relay/rounds.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
+import { RelayStore } from '../storage/relay.store.js';
 
 /** For how long a pause waits for a lease that may have been decided on before it, and for what was leased ahead to be given back. */
 const LEASE_MS = 1_000;
+
+const UNKNOWN = {
+  source: 'UNKNOWN_SOURCE',
+  handler: 'UNKNOWN_HANDLER',
+  effect: 'UNKNOWN_EFFECT',
+} as const satisfies Record<PauseKind, ErrorCode>;
 
 /**
  * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. `pause` waits for this instance's lease under
@@ -37,6 +45,7 @@ export class Pauses {
     private readonly rounds: Rounds,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
+    private readonly relays: RelayStore,
   ) {}
 
   /**
@@ -45,7 +54,7 @@ export class Pauses {
    * without `by` or `reason`
    */
   async pause(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
-    const name = this.known(kind, asked);
+    const name = await this.known(kind, asked);
     return this.audit.noted({ action: 'pause', target: `${kind} ${name}` }, decider, async () => {
       const { by, reason } = decider;
       const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
@@ -64,11 +73,12 @@ export class Pauses {
    */
   async resume(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
     const work = this.work(kind, asked);
-    // What nobody here knows may have been paused when somebody did.
+    // A name that is unknown here may have been paused by an instance that knows it.
     const name = work === undefined ? asked : firstName(work);
+    const names = work === undefined ? [asked] : namesOf(work);
     return this.audit.noted({ action: 'resume', target: `${kind} ${name}` }, decider, async () => {
       const { by, reason } = decider;
-      const changed = await this.store.resume(this.dataSource.manager, kind, name);
+      const changed = await this.store.resume(this.dataSource.manager, kind, names);
       this.paused.forget();
       this.logger.log(
         logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
@@ -78,12 +88,27 @@ export class Pauses {
     });
   }
 
-  /** Of a handler or an effect the first name, which every version knows: a renaming ends no pause. */
-  private known(kind: PauseKind, name: string): string {
-    if (kind === 'handler')
-      return this.registry.routes().has(name) ? name : firstName(this.registry.knownHandler(name));
-    if (kind === 'effect') return firstName(this.registry.knownEffect(name));
-    return knownSource(this.options, name).name;
+  /**
+   * Of a handler or an effect the first name, which every version knows: a renaming ends no pause. A name that is unknown here may be
+   * another instance's: to the command line, which may have the tables alone, all are.
+   */
+  private async known(kind: PauseKind, name: string): Promise<string> {
+    const work = this.work(kind, name);
+    if (work !== undefined) return firstName(work);
+    if (kind === 'source' ? this.options.sources.has(name) : this.registry.routes().has(name)) return name;
+    const { manager } = this.dataSource;
+    const elsewhere = await (kind === 'source' ? this.relays.sources(manager) : this.relays.names(manager));
+    if (elsewhere.includes(name)) return name;
+    throw this.unknown(kind, name, elsewhere);
+  }
+
+  private unknown(kind: PauseKind, name: string, elsewhere: readonly string[]): WebhookInboxError {
+    const here = kind === 'source' ? [...this.options.sources.keys()] : this.registry.names();
+    const hint = didYouMean(name, [...new Set([...here, ...elsewhere])]);
+    return new WebhookInboxError(
+      UNKNOWN[kind],
+      `No instance has the ${kind} '${name}'${hint || ': none that was seen within the hour has told its names'}`,
+    );
   }
 
   /** Under the names of today. */

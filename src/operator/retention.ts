@@ -35,8 +35,27 @@ export interface RetentionReport {
   readonly notes: number;
 }
 
+/** `by` and `reason` where a person asks for it: that stands in the audit. */
+export interface PruneOptions extends Partial<Decider> {
+  /** Stops between two batches. */
+  readonly signal?: AbortSignal;
+  /** Told after each batch: how many rows have gone so far. */
+  readonly onProgress?: (rows: number) => void;
+}
+
 type Batch = (manager: EntityManager) => Promise<{ readonly count: number; readonly more: boolean }>;
 
+const NOTHING: RetentionReport = {
+  ran: false,
+  claims: 0,
+  bodies: 0,
+  effects: 0,
+  looseEffects: 0,
+  conflicts: 0,
+  watermarks: 0,
+  audit: 0,
+  notes: 0,
+};
 const BATCH = 500;
 const JOB = 'retention';
 const JOB_MS = 60_000;
@@ -58,57 +77,66 @@ export class Retention {
     private readonly audit: Audit,
   ) {}
 
-  /**
-   * Everything that is due, in batches, unless another instance is at it.
-   * @param asked `by` and `reason` where a person asks for it: that stands in the audit
-   */
-  async prune(asked: Partial<Decider> = {}): Promise<RetentionReport> {
+  /** Everything that is due, in batches, unless another instance is at it. */
+  async prune(options: PruneOptions = {}): Promise<RetentionReport> {
     const deed = { action: 'prune', target: 'all sources' };
-    return this.audit.notedIfAsked(deed, asked, async () => {
-      const report = await this.pruneNow();
+    return this.audit.notedIfAsked(deed, options, async () => {
+      const report = await this.pruneNow(options);
       return [report, { ...report }];
     });
   }
 
-  private async pruneNow(): Promise<RetentionReport> {
-    const report = {
-      ran: false,
-      claims: 0,
-      bodies: 0,
-      effects: 0,
-      looseEffects: 0,
-      conflicts: 0,
-      watermarks: 0,
-      audit: 0,
-      notes: 0,
-    };
+  /**
+   * How much is due: the first batch of each kind and source is counted by its own statements, and rolled back. A count of 500 may mean
+   * more.
+   */
+  async preview(signal?: AbortSignal): Promise<RetentionReport> {
+    const report = { ...NOTHING, ran: true };
+    await this.all(report, async (batch) => (signal?.aborted === true ? 0 : this.rolledBack(batch)));
+    return report;
+  }
+
+  private async pruneNow({ signal, onProgress }: PruneOptions): Promise<RetentionReport> {
+    const report = { ...NOTHING, ran: false };
     if (!(await this.mine())) return report;
     report.ran = true;
+    let rows = 0;
+    const told = (count: number) => {
+      rows += count;
+      onProgress?.(rows);
+    };
     try {
-      for (const source of this.options.sources.values()) {
-        report.claims += await this.batches(this.claims(source));
-        if (source.bodiesMs < source.retentionMs) report.bodies += await this.batches(this.bodies(source));
-        if (source.effectsMs < source.retentionMs) report.effects += await this.batches(this.effects(source));
-      }
-      const former = await this.former.abandoned(this.dataSource.manager);
-      for (const name of former)
-        report.claims += await this.batches(this.claims({ name, retentionMs: this.former.ageMs }));
-      const { effectsMs, auditMs } =
-        this.options.retention === false ? retentionAges() : this.options.retention;
-      report.looseEffects = await this.batches(full((m) => this.store.deleteEffects(m, effectsMs, BATCH)));
-      report.conflicts = await this.batches(full((m) => this.store.deleteConflicts(m, LEFT_OVER_MS, BATCH)));
-      report.watermarks = await this.batches(this.watermarks(former));
-      report.audit = await this.batches(full((m) => this.store.deleteAudit(m, auditMs, BATCH)));
-      report.notes = await this.batches(this.duplicates());
-      report.notes += await this.batches(async (manager) => {
-        return { count: await this.store.deleteNotes(manager, auditMs), more: false };
-      });
+      await this.all(report, (batch) => this.batches(batch, told, signal));
     } finally {
       await this.leases.giveBack(this.dataSource.manager, JOB, this.instance.id);
     }
     const { ran: _ran, ...counts } = report;
     this.logger.log(logLine('retention ended', counts));
     return report;
+  }
+
+  private async all(
+    report: { -readonly [K in keyof RetentionReport]: RetentionReport[K] },
+    run: (batch: Batch) => Promise<number>,
+  ): Promise<void> {
+    for (const source of this.options.sources.values()) {
+      report.claims += await run(this.claims(source));
+      if (source.bodiesMs < source.retentionMs) report.bodies += await run(this.bodies(source));
+      if (source.effectsMs < source.retentionMs) report.effects += await run(this.effects(source));
+    }
+    const former = await this.former.abandoned(this.dataSource.manager);
+    for (const name of former)
+      report.claims += await run(this.claims({ name, retentionMs: this.former.ageMs }));
+    const { effectsMs, auditMs } =
+      this.options.retention === false ? retentionAges() : this.options.retention;
+    report.looseEffects = await run(full((m) => this.store.deleteEffects(m, effectsMs, BATCH)));
+    report.conflicts = await run(full((m) => this.store.deleteConflicts(m, LEFT_OVER_MS, BATCH)));
+    report.watermarks = await run(this.watermarks(former));
+    report.audit = await run(full((m) => this.store.deleteAudit(m, auditMs, BATCH)));
+    report.notes = await run(this.duplicates());
+    report.notes += await run(async (manager) => {
+      return { count: await this.store.deleteNotes(manager, auditMs), more: false };
+    });
   }
 
   /** For a cron: never throws. */
@@ -170,23 +198,43 @@ export class Retention {
     };
   }
 
-  private async batches(batch: Batch): Promise<number> {
+  private async batches(
+    batch: Batch,
+    told: (count: number) => void,
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
     let total = 0;
     for (;;) {
+      if (signal?.aborted === true) return total;
       const startedAt = performance.now();
-      const { count, more } = await inTransaction(
-        this.dataSource.manager,
-        this.options.claimTimeoutMs,
-        async (manager) => {
-          await this.store.useIndexes(manager);
-          return batch(manager);
-        },
-      );
+      const { count, more } = await this.inOne(batch);
       total += count;
+      told(count);
       if (!more || !(await this.mine())) return total;
       // Half of the time is left to the receivers.
       await pause(performance.now() - startedAt);
     }
+  }
+
+  private async rolledBack(batch: Batch): Promise<number> {
+    let counted = 0;
+    const rollback = new Error('counted');
+    try {
+      await this.inOne(async (manager) => {
+        counted = (await batch(manager)).count;
+        throw rollback;
+      });
+    } catch (error) {
+      if (error !== rollback) throw error;
+    }
+    return counted;
+  }
+
+  private inOne(batch: Batch): ReturnType<Batch> {
+    return inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, async (manager) => {
+      await this.store.useIndexes(manager);
+      return batch(manager);
+    });
   }
 
   private mine(): Promise<boolean> {

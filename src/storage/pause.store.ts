@@ -34,14 +34,14 @@ export class PauseStore {
     return rows.length === 1;
   }
 
-  /** False when it was not paused. */
-  async resume(manager: EntityManager, kind: PauseKind, name: string): Promise<boolean> {
+  /** Under each of these names. False when it was not paused under any. */
+  async resume(manager: EntityManager, kind: PauseKind, names: readonly string[]): Promise<boolean> {
     const rows: unknown[] = await query(
       manager,
-      `WITH resumed AS (DELETE FROM webhook_pause WHERE kind = $1 AND name = $2 RETURNING name) SELECT name FROM resumed`,
-      [kind, storable(name, 255)],
+      `WITH resumed AS (DELETE FROM webhook_pause WHERE kind = $1 AND name = ANY($2::text[]) RETURNING name) SELECT name FROM resumed`,
+      [kind, names.map((name) => storable(name, 255))],
     );
-    return rows.length === 1;
+    return rows.length > 0;
   }
 
   async list(manager: EntityManager): Promise<Pause[]> {

@@ -101,6 +101,15 @@ export class RelayStore {
     return rows.map(({ source }) => source);
   }
 
+  /** Handlers and effects of the instances that have been seen since the last pruning, by every name of theirs. */
+  async names(manager: EntityManager): Promise<string[]> {
+    const rows: { name: string }[] = await query(
+      manager,
+      `SELECT DISTINCT unnest(names) AS name FROM webhook_relay`,
+    );
+    return rows.map(({ name }) => name);
+  }
+
   async counts(manager: EntityManager): Promise<Omit<Backlog, 'overdue'>> {
     const [row]: [{ pending: number; dead: number; parked: number }] = await query(manager, COUNTS);
     return row;

@@ -5,6 +5,7 @@ import { AuditStore } from './desk/audit.store.js';
 import { BoundedRead } from './postgres/bounded-read.js';
 import { ClaimStore } from './claim.store.js';
 import { DeadStore } from './desk/dead.store.js';
+import { DoctorStore } from './desk/doctor.store.js';
 import { DecisionStore } from './desk/decision.store.js';
 import { EffectStore } from './desk/effect.store.js';
 import { ErasureStore } from './desk/erasure.store.js';
@@ -34,6 +35,7 @@ export const storageProviders = [
   BoundedRead,
   ClaimStore,
   DeadStore,
+  DoctorStore,
   DecisionStore,
   EffectStore,
   ErasureStore,

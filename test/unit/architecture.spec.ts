@@ -17,6 +17,7 @@ const LAYERS = [
     'single.import.ts',
     'one.copy.ts',
   ],
+  ['cli', 'schematics'],
 ];
 
 const files = readdirSync('src', { recursive: true, encoding: 'utf8' })

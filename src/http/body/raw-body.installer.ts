@@ -130,6 +130,13 @@ export class RawBodyInstaller {
     });
   }
 
+  /** What of the application has webhooks take the long way, by name. */
+  obstacles(): string[] {
+    const [own] = this.routes.ownPaths();
+    if (own === undefined) return [];
+    return [...this.pipeline.obstacles(), ...(this.way?.obstacles(own.route, own.path) ?? [])];
+  }
+
   private isDirectOnExpress({ own }: FoundRoute): boolean {
     const { way } = this;
     return own !== undefined && way !== undefined && this.pipeline.isEmptyOnExpress(own, way);

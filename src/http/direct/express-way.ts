@@ -91,6 +91,16 @@ export class ExpressWay {
     return known;
   }
 
+  /** Names of layers that a request meets before the route and that may do something to it. */
+  obstacles(route: string, path: string): string[] {
+    const { stack } = this;
+    const at = stack.findLastIndex((layer) => layer.route?.path === route);
+    return stack
+      .slice(0, Math.max(at, 0))
+      .filter((layer) => !this.idle.has(layer) && meets(layer, path))
+      .map((layer) => `the middleware ${layer.name || 'without a name'}`);
+  }
+
   /** The header that Express sets before its first layer. */
   get poweredBy(): string | undefined {
     return this.app.enabled?.('x-powered-by') === true ? 'Express' : undefined;

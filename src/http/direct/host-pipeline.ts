@@ -43,6 +43,28 @@ export class HostPipeline {
     return this.isNestClear() && isFastifyClear(request);
   }
 
+  /** What of the application has requests take the long way, by name; nothing where they take the direct one. */
+  obstacles(): string[] {
+    const { config } = this;
+    const named = (kind: string, found: readonly object[]) =>
+      found.map((one) => `the global ${kind} ${one.constructor.name}`);
+    const global = [
+      ...named('guard', [...config.getGlobalGuards(), ...instancesOf(config.getGlobalRequestGuards())]),
+      ...named('interceptor', [
+        ...config.getGlobalInterceptors(),
+        ...instancesOf(config.getGlobalRequestInterceptors()),
+      ]),
+      ...preRequestHooks(config).map(() => 'a global pre-request hook'),
+    ];
+    return [
+      ...(this.mayBeDirect ? [] : ["decorators, a host or a version of the module's controller"]),
+      ...global,
+      ...(this.isOurs()
+        ? []
+        : ["a class or a method in the place of the module's own guard, interceptor or controller"]),
+    ];
+  }
+
   /** Nest reads its global enhancers as it makes the routes. Pipes have no parameter of that route to change. */
   private isNestClear(): boolean {
     this.isNestEmpty ??= this.mayBeDirect && !this.hasEnhancers();
@@ -95,6 +117,13 @@ export class HostPipeline {
 
 function part(type: Type, method: string): Part {
   return { type, method, original: Reflect.get(type.prototype as object, method) };
+}
+
+/** Global enhancers with a request's scope are kept as what makes them. */
+function instancesOf(wrappers: readonly { readonly metatype?: unknown }[]): object[] {
+  return wrappers.map(
+    ({ metatype }) => Object(typeof metatype === 'function' ? metatype.prototype : {}) as object,
+  );
 }
 
 /** Nest 11 has no such hooks. */

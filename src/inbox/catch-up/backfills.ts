@@ -1,4 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { BodyReader } from '../../core/body.js';
 import { isWholeDatabases } from '../../core/classify.js';
@@ -12,12 +13,13 @@ import { errorText, logLine } from '../../core/log/log.js';
 import { RequestHeaders } from '../../core/request.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import type { Source } from '../../core/options/resolve-source.js';
-import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import type { BackfillEvent, ListEvents } from '../../handlers/backfill-source.decorator.js';
 import { BackfillExplorer } from '../../handlers/backfill.explorer.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import { WakeUp } from '../../outbox/wake/wake-up.js';
 import { Audit } from '../../storage/desk/audit.js';
+import { ClaimStore } from '../../storage/claim.store.js';
 import { Claimer } from '../claimer.js';
 import { incomingEvents, type IncomingEvent } from '../delivery.js';
 
@@ -59,6 +61,8 @@ export class Backfills {
     private readonly explorer: BackfillExplorer,
     private readonly registry: HandlerRegistry,
     private readonly claimer: Claimer,
+    private readonly claims: ClaimStore,
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
   ) {}
@@ -75,15 +79,32 @@ export class Backfills {
     });
   }
 
-  private async runNow(
+  /**
+   * What `run` would claim. Reads the provider's list, and changes nothing.
+   * @throws as `run` does
+   */
+  async preview(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
+    return this.each(sourceName, options, (events) => this.unknown(events));
+  }
+
+  private async runNow(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
+    const report = await this.each(sourceName, options, (events) => this.claim(events));
+    const since = options.since.toISOString();
+    this.logger.log(logLine('backfill ended', { source: sourceName, since, ...report }));
+    return report;
+  }
+
+  /** @param take gives how many of a batch's events are new */
+  private async each(
     sourceName: string,
     { since, signal, onProgress }: BackfillOptions,
+    take: (events: readonly IncomingEvent[]) => Promise<number>,
   ): Promise<BackfillReport> {
     const { source, list } = this.backfillable(sourceName, since);
     const report = { seen: 0, claimed: 0, known: 0, tooOld: 0, unusable: 0 };
     const batch: IncomingEvent[] = [];
     const flush = async () => {
-      const claimed = await this.claim(batch);
+      const claimed = await take(batch);
       report.claimed += claimed;
       report.known += batch.length - claimed;
       batch.length = 0;
@@ -97,7 +118,6 @@ export class Backfills {
       if (signal?.aborted === true) break;
     }
     await flush();
-    this.logger.log(logLine('backfill ended', { source: sourceName, since: since.toISOString(), ...report }));
     return report;
   }
 
@@ -151,6 +171,15 @@ export class Backfills {
       this.logger.warn(logLine(`not backfilled: ${errorText(error)}`, { source: source.name }));
       return [];
     }
+  }
+
+  /** How many are not claimed yet. */
+  private async unknown(events: readonly IncomingEvent[]): Promise<number> {
+    const unique = new Map(events.map((event) => [keyText(event), event]));
+    let count = 0;
+    for (const event of unique.values())
+      if ((await this.claims.find(this.dataSource.manager, event)) === undefined) count += 1;
+    return count;
   }
 
   /** Returns how many were new. Sorted and unique, as any batch of claims. */

@@ -53,10 +53,12 @@ export class RecordReconciler {
   /**
    * @param mine asked between batches; false ends the pass, since another instance has taken over
    * @param report filled as it goes, so that it tells what was done also when the pass throws
+   * @param changes false: only counts
    */
   async reconcile(
     mine: () => Promise<boolean>,
     report: { -readonly [K in keyof RecordReport]: number },
+    { changes = true } = {},
   ): Promise<void> {
     for (const handler of new Set(this.registry.handlers().values())) {
       const { record } = handler;
@@ -64,7 +66,7 @@ export class RecordReconciler {
       let cursor: ClaimCursor | undefined;
       do {
         const rows = await this.page(handler, record, cursor);
-        await this.check(handler, record, rows, report);
+        await this.check(handler, record, rows, report, changes);
         cursor = rows.length < BATCH ? undefined : rows.at(-1);
         if (cursor !== undefined && !(await mine())) return;
       } while (cursor !== undefined);
@@ -90,6 +92,7 @@ export class RecordReconciler {
     record: ResolvedRecord,
     rows: readonly DoneRow[],
     report: { -readonly [K in keyof RecordReport]: number },
+    changes: boolean,
   ): Promise<void> {
     const found = await this.missing(record, this.read(rows), this.dataSource.manager);
     report.checked += found.checked;
@@ -97,7 +100,7 @@ export class RecordReconciler {
     let error = found.error;
     for (const row of found.missing) {
       try {
-        if (!(await this.settle(record, row))) continue;
+        if (changes && !(await this.settle(record, row))) continue;
         report.missing += 1;
         if (record.onMissing === 'reprocess') report.reprocessed += 1;
       } catch (thrown) {

@@ -7,7 +7,7 @@ import type { Decider } from '../../core/decider.js';
 import { logLine } from '../../core/log/log.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { HandlerRegistry } from '../../handlers/handler.registry.js';
+import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import { WakeUp } from '../../outbox/wake/wake-up.js';
 import { Audit } from '../../storage/desk/audit.js';
 import { ClaimStore, type ClaimCursor, type RecentClaim } from '../../storage/claim.store.js';
@@ -29,6 +29,12 @@ export interface ReconcileReport {
   readonly records: RecordReport;
 }
 
+/** `by` and `reason` where a person asks for it: that stands in the audit. */
+export interface ReconcileOptions extends Partial<Decider> {
+  /** Stops between two batches. */
+  readonly signal?: AbortSignal;
+}
+
 const JOB = 'reconcile';
 const JOB_MS = 60_000;
 /** How far back a rolling deploy's older receivers may have claimed without our handlers. */
@@ -36,6 +42,9 @@ const REMATCH_MS = 10 * 60_000;
 /** When what older receivers claimed after the boot is looked for: once more, while all of it is within `REMATCH_MS`. */
 export const AGAIN_MS = 0.9 * REMATCH_MS;
 const BATCH = 500;
+
+const noneMatched = () => ({ events: 0, added: 0, missing: 0 });
+const noneLooked = () => ({ checked: 0, missing: 0, reprocessed: 0, unchecked: 0 });
 
 /**
  * After boot, off its path, once more when a rolling deploy is over, and on demand: what a crash or a rolling deploy may have left
@@ -59,26 +68,33 @@ export class StartupReconciler {
     private readonly audit: Audit,
   ) {}
 
-  /**
-   * One pass, by one instance at a time.
-   * @param asked `by` and `reason` where a person asks for it: that stands in the audit
-   */
-  async reconcile(asked: Partial<Decider> = {}): Promise<ReconcileReport> {
+  /** One pass, by one instance at a time. */
+  async reconcile(options: ReconcileOptions = {}): Promise<ReconcileReport> {
     const deed = { action: 'reconcile', target: 'all sources' };
-    return this.audit.notedIfAsked(deed, asked, async () => {
-      const report = await this.reconcileNow();
+    return this.audit.notedIfAsked(deed, options, async () => {
+      const report = await this.reconcileNow(options.signal);
       return [report, { ...report }];
     });
   }
 
-  private async reconcileNow(): Promise<ReconcileReport> {
+  /** What a pass would add, and which business records it would miss. Changes nothing. */
+  async preview(signal?: AbortSignal): Promise<ReconcileReport> {
+    const report = { ran: true, ...noneMatched(), records: noneLooked() };
+    const goesOn = () => Promise.resolve(signal?.aborted !== true);
+    await this.rematch(goesOn, report, () => Promise.resolve(true));
+    await this.records.reconcile(goesOn, report.records, { changes: false });
+    return report;
+  }
+
+  private async reconcileNow(signal?: AbortSignal): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
-    const mine = () => this.leases.take(manager, JOB, this.instance.id, JOB_MS);
-    const rematched = { events: 0, added: 0, missing: 0 };
-    const records = { checked: 0, missing: 0, reprocessed: 0, unchecked: 0 };
+    const mine = async () =>
+      signal?.aborted !== true && (await this.leases.take(manager, JOB, this.instance.id, JOB_MS));
+    const rematched = noneMatched();
+    const records = noneLooked();
     if (!(await mine())) return { ran: false, ...rematched, records };
     try {
-      await this.rematch(mine, rematched);
+      await this.rematch(mine, rematched, (claim, handler) => this.add(claim, handler));
       await this.records.reconcile(mine, records);
       const { checked, missing: missingRecords, reprocessed, unchecked } = records;
       this.logger.log(
@@ -104,6 +120,7 @@ export class StartupReconciler {
   private async rematch(
     mine: () => Promise<boolean>,
     report: { events: number; added: number; missing: number },
+    add: (claim: RecentClaim, handler: Handler) => Promise<boolean>,
   ): Promise<void> {
     for (const source of this.options.sources.keys()) {
       let cursor: ClaimCursor | undefined;
@@ -113,7 +130,8 @@ export class StartupReconciler {
         );
         for (const claim of claims) {
           report.events += 1;
-          await this.addMissing(claim, report);
+          for (const handler of this.registry.match(claim.source, claim.event_type))
+            if (!isOwed(handler, claim.names) && (await add(claim, handler))) report.added += 1;
           if (this.isShort(claim)) report.missing += 1;
         }
         cursor = claims.length < BATCH ? undefined : claims.at(-1);
@@ -122,13 +140,8 @@ export class StartupReconciler {
     }
   }
 
-  private async addMissing(claim: RecentClaim, report: { added: number }): Promise<void> {
-    for (const handler of this.registry.match(claim.source, claim.event_type)) {
-      if (isOwed(handler, claim.names)) continue;
-      const { id, source, tenant, event_id: eventId } = claim;
-      const event = { id, source, tenant, eventId };
-      if (await this.bounded((manager) => this.owedRows.add(manager, event, handler))) report.added += 1;
-    }
+  private add({ id, source, tenant, event_id: eventId }: RecentClaim, handler: Handler): Promise<boolean> {
+    return this.bounded((manager) => this.owedRows.add(manager, { id, source, tenant, eventId }, handler));
   }
 
   /** A half-open connection never answers. */

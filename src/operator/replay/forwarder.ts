@@ -93,7 +93,7 @@ export class Forwarder {
         else if (end === 'forwarded') forwarded += 1;
         else (end.sent ? failed : refused).push({ event, why: end.why });
         if (end !== 'skipped') inARow = typeof end === 'object' && end.sent ? inARow + 1 : 0;
-        options.onProgress?.(report());
+        options.onProgress?.(report(), keys.length);
       }
     } finally {
       await client.close();

@@ -134,7 +134,7 @@ export class Replays {
         this.lifecycle.emit('replayed', () => key);
       } else if (outcome === 'skipped') skipped += 1;
       else refused.push(outcome);
-      options.onProgress?.({ id, replayed, skipped, refused: [...refused] });
+      options.onProgress?.({ id, replayed, skipped, refused: [...refused] }, keys.length);
     }
     this.logger.log(
       logLine('replay', {

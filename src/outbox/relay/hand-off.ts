@@ -6,7 +6,7 @@ import { neutral } from '../../core/neutral.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { within } from '../../core/time/within.js';
-import { firstName, HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
+import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { NewHandlerRow } from '../../storage/claim.store.js';
 import { rowJustLeased, type LeasedRow, type NewEvent } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
@@ -130,7 +130,7 @@ export class HandOff {
 
   private isPaused(paused: Paused | undefined, handler: Handler): boolean {
     if (paused === undefined) return true;
-    return paused.has('handler', firstName(handler)) || paused.has('source', handler.source);
+    return paused.hasWork('handler', handler) || paused.has('source', handler.source);
   }
 
   /**

@@ -3,7 +3,7 @@ import { DataSource } from 'typeorm';
 import { ConfigurationError } from '../../core/errors.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { firstName, HandlerRegistry, type Effect, type Handler } from '../../handlers/handler.registry.js';
+import { HandlerRegistry, type Effect, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { RunnableName } from '../../storage/outbox.store.js';
 import type { Occupant } from './job.js';
@@ -101,10 +101,10 @@ export class LeasePlan {
   async looks(endAfterMs: number, ahead: boolean): Promise<Look[]> {
     const paused = await this.paused.read(endAfterMs);
     const handlers = [...this.registry.handlers()].filter(
-      ([, handler]) => !paused.has('handler', firstName(handler)) && !paused.has('source', handler.source),
+      ([, handler]) => !paused.hasWork('handler', handler) && !paused.has('source', handler.source),
     );
     const effects = [...this.registry.effects()].filter(
-      ([, effect]) => !paused.has('effect', firstName(effect)),
+      ([, effect]) => !paused.hasWork('effect', effect),
     );
     const sharing =
       handlers.length === this.registry.handlers().size ? this.registry.shares() : sharesOf(handlers);

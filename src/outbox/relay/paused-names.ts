@@ -1,14 +1,19 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import type { Handler } from '../../handlers/handler.registry.js';
 import { onConnection } from '../../storage/postgres/connection.js';
 import { PauseStore, type PauseKind } from '../../storage/pause.store.js';
 
 const FRESH_MS = 1_000;
 
+type Named = Pick<Handler, 'name' | 'was'>;
+
 /** What is paused right now. */
 export interface Paused {
   has(kind: PauseKind, name: string): boolean;
+  /** A pause under any of its names is one: the command line, which has the tables alone, knows no former names. */
+  hasWork(kind: PauseKind, work: Named): boolean;
 }
 
 /** Reads what is paused, at most once a second: a pause takes effect within that time on every instance. */
@@ -46,7 +51,13 @@ export class PausedNames {
 
   private current(): Paused {
     const { names } = this;
-    return { has: (kind, name) => names.get(kind)?.has(name) === true };
+    return {
+      has: (kind, name) => names.get(kind)?.has(name) === true,
+      hasWork: (kind, { name, was }) => {
+        const paused = names.get(kind);
+        return paused !== undefined && (paused.has(name) || was.some((former) => paused.has(former)));
+      },
+    };
   }
 
   private begin(endAfterMs: number): Promise<void> {

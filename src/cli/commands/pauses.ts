@@ -1,0 +1,52 @@
+import { Argument } from 'commander';
+import type { PauseKind } from '../../storage/pause.store.js';
+import { deciderOf, type DeedOptions, type Definition, type Task } from '../command.js';
+import { EXIT, type Exit } from '../terminal/exit.js';
+
+const named = (): Argument[] => [
+  new Argument('<kind>', 'of which kind').choices(['source', 'handler', 'effect']),
+  new Argument('<name>', "a source, 'source/handler', or an effect"),
+];
+
+export const pause: Definition<object> = {
+  usage: 'pause',
+  about:
+    'Stops a source, a handler or an effect on every instance, within a second. Events are still received and wait.',
+  needs: 'tables',
+  writes: true,
+  args: named(),
+  run: (task, options, ...args) => turn('pause', task, options, args),
+};
+
+export const resume: Definition<object> = {
+  usage: 'resume',
+  about: 'Ends a pause.',
+  needs: 'tables',
+  writes: true,
+  args: named(),
+  run: (task, options, ...args) => turn('resume', task, options, args),
+};
+
+async function turn(
+  act: 'pause' | 'resume',
+  { session, out }: Task,
+  options: DeedOptions,
+  args: readonly unknown[],
+): Promise<Exit | undefined> {
+  const [kind, name] = args as [PauseKind, string];
+  const operator = session.operator;
+  const isPaused = (await operator.paused()).some((one) => one.kind === kind && one.name === name);
+  const changed =
+    options.dryRun === true
+      ? isPaused !== (act === 'pause')
+      : await operator[act](kind, name, deciderOf(options));
+  const would = options.dryRun === true ? 'would be' : 'is';
+  out.answer({ ...(options.dryRun === true && { dryRun: true }), kind, name, changed }, () =>
+    out.line(
+      changed
+        ? `${kind} '${name}' ${would} ${act}d.`
+        : `Nothing changed: ${kind} '${name}' was ${act === 'pause' ? 'paused already' : 'not paused'}.`,
+    ),
+  );
+  return changed ? undefined : EXIT.nothing;
+}

@@ -1,0 +1,82 @@
+import { Option } from 'commander';
+import type { Overview, Range } from '../../operator/stats.js';
+import type { Definition } from '../command.js';
+import { span } from '../terminal/table.js';
+
+const COUNTS = [
+  'deliveries',
+  'handled',
+  'duplicates',
+  'rejected',
+  'retried',
+  'dead',
+  'lost',
+  'unavailable',
+] as const;
+
+export const status: Definition<{ readonly range: Range }> = {
+  usage: 'status',
+  about: 'How much is owed, what runs, what is paused, and what came in the last hour or day.',
+  needs: 'tables',
+  options: [new Option('--range <range>', 'counts of the last').choices(['hour', 'day']).default('hour')],
+  run: async ({ session, out }, { range }) => {
+    const overview = await session.stats.overview(range);
+    const { instances, overdue } = await session.inspector.relays();
+    const paused = await session.operator.paused();
+    const totals = totalsOf(overview);
+    const { pending, dead, parked, running } = overview.now;
+    const alive = instances.filter((one) => one.alive);
+    out.answer(
+      { owed: { pending, dead, parked, running }, range, totals, instances, overdue, paused },
+      () => {
+        out.table(
+          ['PENDING', 'RUNNING', 'DEAD', 'PARKED', 'INSTANCES'],
+          [[pending, running, dead, parked, alive.length]],
+        );
+        out.line();
+        out.line(`In the last ${range}:`);
+        out.table(
+          COUNTS.map((name) => name.toUpperCase()),
+          [COUNTS.map((name) => totals[name])],
+        );
+        if (alive.length > 0) {
+          out.line();
+          out.table(
+            ['INSTANCE', 'PID', 'RELAY', 'WOKEN BY', 'RUNNING', 'LAST SIGN'],
+            alive.map((one) => [
+              one.host,
+              one.pid,
+              one.relays ? 'on' : 'off',
+              one.listens ? 'LISTEN' : 'poll',
+              one.running,
+              `${span(one.silentMs)} ago`,
+            ]),
+          );
+        }
+        if (overdue.length > 0) {
+          out.line();
+          out.table(
+            ['OVERDUE', 'FOR'],
+            overdue.map(({ name, ageMs }) => [name, span(ageMs)]),
+          );
+        }
+        if (paused.length > 0) {
+          out.line();
+          out.table(
+            ['PAUSED', 'NAME', 'BY', 'SINCE', 'REASON'],
+            paused.map((one) => [one.kind, one.name, one.pausedBy, one.pausedAt, one.reason]),
+          );
+        }
+      },
+    );
+    return undefined;
+  },
+};
+
+function totalsOf({ steps }: Overview): Record<(typeof COUNTS)[number], number> {
+  const sum = (name: (typeof COUNTS)[number]) => steps.reduce((total, step) => total + step[name], 0);
+  return Object.fromEntries(COUNTS.map((name) => [name, sum(name)])) as Record<
+    (typeof COUNTS)[number],
+    number
+  >;
+}

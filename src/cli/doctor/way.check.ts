@@ -1,0 +1,32 @@
+import { RawBodyInstaller } from '../../http/body/raw-body.installer.js';
+import { wayOf } from '../../storage/postgres/transaction-way.js';
+import { hint, type Check } from './finding.js';
+
+/**
+ * What costs the short ways. Parts that main.ts adds (app.useGlobalGuards, app.use) are not in the root module, and are not seen here.
+ */
+export const wayCheck: Check = {
+  name: 'ways',
+  run: async ({ app, dataSource, options }) => {
+    const { claimsAreTypeorms, why } = wayOf(dataSource);
+    const obstacles = app.get(RawBodyInstaller, { strict: false }).obstacles();
+    return [
+      ...(claimsAreTypeorms
+        ? [
+            hint(
+              `claims are made in TypeORM's own transactions, which costs round trips: ${why}`,
+              "leave it where the application needs it; otherwise remove that, or set claims: 'message'",
+            ),
+          ]
+        : []),
+      ...(options.sources.size === 0 || obstacles.length === 0
+        ? []
+        : [
+            hint(
+              `webhooks take the long way through the application's pipeline: ${obstacles.join('; ')}`,
+              'leave it where webhooks need it; otherwise bind it to the routes that do, instead of globally',
+            ),
+          ]),
+    ];
+  },
+};

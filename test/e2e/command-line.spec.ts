@@ -1,0 +1,469 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { jest } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { Inbox, Inspector } from '../../src/index.js';
+import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { createApplication, until } from '../support/application.js';
+import { CommandLine, type Ran } from '../support/command-line/command-line.js';
+import { createDatabase, type TestDatabase } from '../support/database.js';
+import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { awardee } from '../support/signing.js';
+
+const ANN = ['--by', 'ann@example.com', '--reason', 'asked for by support'];
+/** Nothing listens there. */
+const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+
+/** Processes of a busy machine. */
+jest.setTimeout(180_000);
+
+describe('the command line', () => {
+  let database: TestDatabase;
+  let app: INestApplication;
+  let line: CommandLine;
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'command-line-'));
+    [database, line] = await Promise.all([createDatabase(), CommandLine.build()]);
+    app = await createApplication({
+      databaseUrl: database.url,
+      webhooks: { sources: deskSources },
+      providers: [DeskHandlers],
+    });
+    // The instance's sign of life, which names its handlers.
+    await app.get(DeskKeeper).round();
+  }, 120_000);
+  afterEach(() => Object.assign(world, { grantsFail: false, mailFails: false, chargesHang: false }));
+  afterAll(async () => {
+    await app?.close();
+    await database?.drop();
+    await line?.remove();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** With the tables alone. */
+  const tables = (...args: string[]) => line.run(args, { DATABASE_URL: database.url });
+  /** With the application. */
+  const withApp = (...args: string[]) =>
+    line.run([...args, '--app', line.app], {
+      DATABASE_URL: database.url,
+      OWN_WORK: join(folder, 'own-work'),
+    });
+  const json = <T = Record<string, unknown>>({ code, out, error }: Ran): T => {
+    if (out === '') throw new Error(`exit code ${code}: ${error}`);
+    return JSON.parse(out) as T;
+  };
+  const receive = async (id: string, type: string) => {
+    const { headers, body } = awardee(id, type, { amount: 7 });
+    expect(await app.get(Inbox).receive('awardee', { headers, rawBody: body })).toMatchObject({
+      status: 200,
+    });
+  };
+  const event = async (id: string) => (await app.get(Inspector).events(`id:${id}`)).events[0]!;
+  const reaches = async (id: string, state: string) => {
+    await until(async () => (await event(id))?.state === state && (await event(id)).effectsPending === 0);
+    return event(id);
+  };
+  const deadRow = async (id: string) => {
+    world.grantsFail = true;
+    await receive(id, 'grant.made');
+    await reaches(id, 'dead');
+    world.grantsFail = false;
+    return (await app.get(Inspector).event((await event(id)).id))!.rows[0]!.id;
+  };
+  const applied = async (id: string) => {
+    const [row] = await database.query<{ applied_count: number }>(
+      `SELECT applied_count FROM received_event WHERE event_id = '${id}'`,
+    );
+    return row?.applied_count ?? 0;
+  };
+  const audited = async () => (await app.get(Inspector).audit()).audit[0]!;
+
+  describe('wrong arguments', () => {
+    it.each<[string, string[], RegExp]>([
+      ['a command that is misspelt', ['stauts'], /did you mean status/i],
+      ['an option that is unknown', ['status', '--jsno'], /did you mean --json/i],
+      ['an argument too few', ['show'], /missing required argument 'event'/],
+      ['a number that is none', ['events', '--limit', 'many'], /whole number above 0, received 'many'/],
+      ['a choice that is none', ['decide', 'x', 'maybe', ...ANN], /Allowed choices are done, retry, dead/],
+      [
+        'a time that is none',
+        ['backfill', 'stripe', '--since', 'yore'],
+        /2026-08-01T09:00Z, received 'yore'/,
+      ],
+      ['two places at once', ['status', '-d', 'x.js', '--app', 'y.js'], /cannot be used with option '--app/],
+      ['no place', ['status'], /expected --app .* or -d .* or DATABASE_URL/],
+      ['no application', ['replay', '--all', ...ANN], /replay needs the application's handlers.*--app/],
+      ['no name for the audit', ['pause', 'source', 'stripe', '--reason', 'x'], /--by: expected your name/],
+      ['no reason for the audit', ['pause', 'source', 'stripe', '--by', 'ann'], /--reason: expected why/],
+      ['a DataSource file that is not there', ['status', '-d', 'no-such.ts'], /received 'no-such.ts'/],
+      [
+        'a module file that is not there',
+        ['prune', '--dry-run', '--app', 'dist/no.js#M'],
+        /Build the application first/,
+      ],
+    ])('%s ends with 2, and names what was expected', async (_, args, text) => {
+      const { code, out, error } = await line.run(args);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(error).toMatch(text);
+    });
+
+    it('a class that the module file does not have is named with the nearest', async () => {
+      const ran = await line.run(['sources', '--app', line.app.replace('#AppModule', '#AppModul')]);
+      expect(ran).toMatchObject({
+        code: 2,
+        error: expect.stringMatching(/no class 'AppModul'; did you mean 'AppModule'/),
+      });
+    });
+
+    it('--help lists the commands and the exit codes, and ends with 0', async () => {
+      const { code, out } = await line.run(['--help']);
+      expect(code).toBe(0);
+      for (const name of [
+        'status',
+        'events',
+        'show',
+        'replay',
+        'dead',
+        'revive',
+        'park',
+        'decide',
+        'reconcile',
+        'backfill',
+        'prune',
+        'erase',
+        'pause',
+        'doctor',
+        'tail',
+        'sources',
+        'migrate-sql',
+      ])
+        expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
+      expect(out).toContain('Exit codes');
+    });
+  });
+
+  describe('a database that cannot be used', () => {
+    it('ends with 4, with the tables alone', async () => {
+      const ran = await line.run(['status'], { DATABASE_URL: NOWHERE });
+      expect(ran).toMatchObject({ code: 4, out: '', error: expect.stringContaining('ECONNREFUSED') });
+    });
+
+    it('ends with 4, with the application', async () => {
+      const ran = await line.run(['prune', '--dry-run', '--app', line.app], { DATABASE_URL: NOWHERE });
+      expect(ran).toMatchObject({
+        code: 4,
+        out: '',
+        error: expect.stringContaining('the database cannot be used'),
+      });
+    });
+
+    it('ends with 4 where it has no tables, and says to migrate', async () => {
+      const empty = await createDatabase({ empty: true });
+      try {
+        const ran = await line.run(['status'], { DATABASE_URL: empty.url });
+        expect(ran).toMatchObject({ code: 4, out: '', error: expect.stringContaining('run the migrations') });
+      } finally {
+        await empty.drop();
+      }
+    });
+  });
+
+  describe('with the tables alone', () => {
+    it('status shows what is owed, what runs and what is paused', async () => {
+      const status = json<{ owed: object; instances: object[] }>(await tables('status', '--json'));
+      expect(status).toMatchObject({
+        owed: { pending: 0 },
+        instances: [{ relays: true, alive: true }],
+        paused: [],
+      });
+      expect((await tables('status')).out).toMatch(/^PENDING .*\n *0 /);
+    });
+
+    it('events and show find an event by filter, by its own id and by ours', async () => {
+      await receive('looked-for', 'grant.made');
+      const { id } = await reaches('looked-for', 'processed');
+      const page = json<{ events: object[] }>(
+        await tables('events', 'source:awardee', 'id:looked-*', '--json'),
+      );
+      expect(page.events).toEqual([
+        expect.objectContaining({ id, eventId: 'looked-for', state: 'processed' }),
+      ]);
+      expect((await tables('events', 'id:looked-*')).out).toContain('looked-for');
+      expect(json(await tables('show', 'looked-for', '--json'))).toMatchObject({
+        id,
+        rows: [{ kind: 'handler' }, { kind: 'effect' }],
+      });
+      const shown = await tables('show', id, '--body', ...ANN);
+      expect(shown.out).toContain('{"amount":7}');
+      expect(await audited()).toMatchObject({ action: 'content shown', actor: 'ann@example.com' });
+      expect(await tables('show', 'never-came')).toMatchObject({
+        code: 3,
+        error: expect.stringContaining('never-came'),
+      });
+      expect(await tables('events', 'id:never-came')).toMatchObject({ code: 3 });
+      expect(await tables('events', 'sauce:stripe')).toMatchObject({
+        code: 2,
+        error: expect.stringContaining('source'),
+      });
+    });
+
+    it('dead and revive give rows new attempts; a dry run changes nothing', async () => {
+      const row = await deadRow('to-revive');
+      const { groups } = json<{ groups: { fingerprint: string }[] }>(
+        await tables('dead', 'id:to-revive', '--json'),
+      );
+      expect(groups).toHaveLength(1);
+      const listed = json(await tables('dead', groups[0]!.fingerprint, '--json'));
+      expect(listed).toMatchObject({ rows: [expect.objectContaining({ id: row })] });
+      expect(json(await tables('revive', row, '--dry-run', '--json'))).toMatchObject({
+        run: { 'awardee/DeskHandlers.grant': 1 },
+      });
+      expect((await event('to-revive')).state).toBe('dead');
+      expect(json(await tables('revive', '--group', groups[0]!.fingerprint, '--json', ...ANN))).toEqual({
+        revived: [row],
+        others: [],
+        left: 0,
+      });
+      await reaches('to-revive', 'processed');
+      expect(await audited()).toMatchObject({
+        action: 'revive',
+        actor: 'ann@example.com',
+        reason: 'asked for by support',
+      });
+      expect(await tables('revive', row, ...ANN)).toMatchObject({
+        code: 3,
+        out: expect.stringContaining('it is done'),
+      });
+    });
+
+    it('give-up leaves a dead row dead, for good', async () => {
+      const row = await deadRow('to-give-up');
+      expect(json(await tables('give-up', row, '--json', ...ANN))).toMatchObject({ givenUp: [row] });
+      expect((await app.get(Inspector).event((await event('to-give-up')).id))!.rows[0]).toMatchObject({
+        state: 'dead',
+        reason: 'given-up',
+      });
+    });
+
+    it('park lists effects in doubt, and decide settles one', async () => {
+      world.chargesHang = true;
+      await receive('in-doubt', 'charge.made');
+      await until(async () => (await event('in-doubt'))?.effectsParked === 1);
+      world.chargesHang = false;
+      const { effects } = json<{ effects: { id: string }[] }>(await tables('park', '--json'));
+      expect(effects).toEqual([expect.objectContaining({ name: 'charge', eventId: 'in-doubt' })]);
+      const [{ id }] = effects as [{ id: string }];
+      expect(await tables('decide', id, 'done', '--dry-run')).toMatchObject({
+        code: 0,
+        out: expect.stringContaining('it did happen'),
+      });
+      expect((await event('in-doubt')).effectsParked).toBe(1);
+      expect(json(await tables('decide', id, 'done', '--json', ...ANN))).toMatchObject({ decided: true });
+      expect((await event('in-doubt')).effectsDone).toBe(1);
+      expect(await tables('decide', id, 'done', ...ANN)).toMatchObject({
+        code: 3,
+        out: expect.stringContaining('it is done'),
+      });
+      expect(await tables('park')).toMatchObject({ code: 3 });
+    });
+
+    it('pause and resume act on every instance, and an unknown name is refused with the nearest', async () => {
+      expect(
+        json(await tables('pause', 'handler', 'awardee/DeskHandlers.grant', '--json', ...ANN)),
+      ).toMatchObject({ changed: true });
+      expect((await tables('status')).out).toContain('asked for by support');
+      await until(async () => {
+        await receive(`paused-${Date.now()}`, 'grant.made');
+        return (await app.get(Inspector).events('id:paused-* state:pending')).events.length > 0;
+      });
+      expect(await tables('pause', 'handler', 'awardee/DeskHandlers.grant', ...ANN)).toMatchObject({
+        code: 3,
+      });
+      expect(await tables('resume', 'handler', 'awardee/DeskHandlers.grant', ...ANN)).toMatchObject({
+        code: 0,
+      });
+      await until(
+        async () => (await app.get(Inspector).events('id:paused-* state:pending')).events.length === 0,
+      );
+      expect(await tables('pause', 'source', 'awardees', ...ANN)).toMatchObject({
+        code: 1,
+        error: expect.stringContaining("did you mean 'awardee'"),
+      });
+    });
+
+    it('erase removes the content, and a dry run says so first', async () => {
+      await receive('personal', 'grant.made');
+      await reaches('personal', 'processed');
+      expect(await tables('erase', 'personal', '--dry-run')).toMatchObject({
+        code: 0,
+        out: expect.stringContaining('would be removed'),
+      });
+      expect((await event('personal')).state).toBe('processed');
+      expect(json(await tables('erase', 'personal', '--json', ...ANN))).toMatchObject({
+        outcome: 'erased',
+        sent: [{ name: 'mail' }],
+      });
+      expect((await event('personal')).state).toBe('erased');
+    });
+
+    it('sources lists what each brought', async () => {
+      const { sources } = json<{ sources: object[] }>(await tables('sources', '--json'));
+      expect(sources).toEqual([
+        expect.objectContaining({ name: 'awardee' }),
+        expect.objectContaining({ name: 'stripe' }),
+      ]);
+    });
+
+    it('tail follows events as they come, until Ctrl-C', async () => {
+      const tail = line.start(['tail', '--json', '--every', '100ms'], { DATABASE_URL: database.url });
+      await until(() => tail.out().includes('\n'));
+      await receive('followed', 'grant.made');
+      await until(() => /"eventId":"followed".*"state":"processed"/.test(tail.out()));
+      tail.interrupt();
+      const { code, out } = await tail.ended;
+      expect(code).toBe(0);
+      for (const text of out.trim().split('\n')) expect(JSON.parse(text)).toHaveProperty('state');
+    });
+
+    it.each(['js', 'ts'])('-d takes a DataSource file, as the CLI of TypeORM does: .%s', async (ending) => {
+      const file = join(process.cwd(), 'dist', `data-source-${process.pid}.${ending}`);
+      const typed = ending === 'ts' ? ': string | undefined' : '';
+      await writeFile(
+        file,
+        `import { DataSource } from 'typeorm';
+         const url${typed} = process.env.TABLES_URL;
+         export default new DataSource({ type: 'postgres', url });`,
+      );
+      try {
+        const ran = await line.run(['events', '--json', '-d', file], { TABLES_URL: database.url });
+        expect(json<{ events: object[] }>(ran).events.length).toBeGreaterThan(0);
+      } finally {
+        await rm(file);
+      }
+    });
+
+    it('migrate-sql prints SQL that makes the tables, and needs no database', async () => {
+      const { code, out } = await line.run(['migrate-sql']);
+      expect(code).toBe(0);
+      const empty = await createDatabase({ empty: true });
+      try {
+        await empty.query(out);
+        await empty.query(out);
+        expect(json(await line.run(['status', '--json'], { DATABASE_URL: empty.url }))).toMatchObject({
+          owed: { pending: 0 },
+        });
+        await empty.query((await line.run(['migrate-sql', '--revert'])).out);
+        expect(await empty.query(`SELECT relname FROM pg_class WHERE relname LIKE 'webhook%'`)).toEqual([]);
+      } finally {
+        await empty.drop();
+      }
+    });
+  });
+
+  describe('with the application', () => {
+    it('replay runs what its dry run says, and nothing of the application starts by itself', async () => {
+      await receive('again', 'grant.made');
+      await reaches('again', 'processed');
+      const { plans } = json<{ plans: object[] }>(await withApp('replay', 'again', '--dry-run', '--json'));
+      expect(plans).toEqual([
+        expect.objectContaining({ staysDone: [expect.objectContaining({ name: 'mail' })] }),
+      ]);
+      expect(await applied('again')).toBe(1);
+      const report = json<{ id: string }>(await withApp('replay', 'again', '--json', ...ANN));
+      expect(report).toMatchObject({ replayed: 1, refused: [], interrupted: false });
+      await until(async () => (await applied('again')) === 2);
+      expect(await audited()).toMatchObject({
+        action: 'replay',
+        actor: 'ann@example.com',
+        outcome: { replayed: 1 },
+      });
+      expect(json(await withApp('replay', 'again', '--id', report.id, '--json', ...ANN))).toMatchObject({
+        replayed: 0,
+        skipped: 1,
+      });
+      await expect(readFile(join(folder, 'own-work'), 'utf8')).rejects.toThrow('ENOENT');
+    });
+
+    it('a replay that Ctrl-C stops ends between two events, and goes on by its id', async () => {
+      for (const id of ['slow-1', 'slow-2', 'slow-3']) {
+        await receive(id, 'grant.made');
+        await reaches(id, 'processed');
+      }
+      const args = ['replay', 'slow-1', 'slow-2', 'slow-3', '--json', '--app', line.app, ...ANN];
+      const running = line.start([...args, '--per-second', '1'], { DATABASE_URL: database.url });
+      await until(async () => (await applied('slow-1')) === 2);
+      running.interrupt();
+      const { code, out } = await running.ended;
+      expect(code).toBe(130);
+      const { id, replayed } = JSON.parse(out) as { id: string; replayed: number };
+      expect(replayed).toBeLessThan(3);
+      const rest = await line.run([...args, '--id', id], { DATABASE_URL: database.url });
+      expect(json(rest)).toMatchObject({ replayed: 3 - replayed, skipped: replayed });
+      await until(async () => (await applied('slow-3')) === 2);
+      expect(await applied('slow-1')).toBe(2);
+    });
+
+    it('replay ends with 5 where an event is refused, and with 3 where nothing matches', async () => {
+      await receive('untaken', 'unheard.of');
+      await reaches('untaken', 'skipped');
+      expect(await withApp('replay', 'untaken', ...ANN)).toMatchObject({
+        code: 5,
+        out: expect.stringContaining('no handler'),
+      });
+      expect(await withApp('replay', '--type', 'never.came', ...ANN)).toMatchObject({ code: 3 });
+      expect(await withApp('replay', ...ANN)).toMatchObject({
+        code: 2,
+        error: expect.stringContaining('at least one of source'),
+      });
+    });
+
+    it('backfill claims what the list has, once; a dry run claims nothing', async () => {
+      const preview = json(await withApp('backfill', 'stripe', '--since', '1h', '--dry-run', '--json'));
+      expect(preview).toMatchObject({ dryRun: true, seen: 2, claimed: 2, known: 0 });
+      expect(await event('evt_listed_1')).toBeUndefined();
+      expect(json(await withApp('backfill', 'stripe', '--since', '1h', '--json', ...ANN))).toMatchObject({
+        claimed: 2,
+      });
+      await reaches('evt_listed_1', 'processed');
+      expect(json(await withApp('backfill', 'stripe', '--since', '1h', '--json', ...ANN))).toMatchObject({
+        claimed: 0,
+        known: 2,
+      });
+      expect(await audited()).toMatchObject({ action: 'backfill' });
+    });
+
+    it('prune deletes what its dry run has counted', async () => {
+      await receive('ancient', 'grant.made');
+      await reaches('ancient', 'processed');
+      await database.query(
+        `UPDATE webhook_claim SET received_at = now() - interval '90 days' WHERE event_id = 'ancient'`,
+      );
+      expect(json(await withApp('prune', '--dry-run', '--json'))).toMatchObject({ ran: true, claims: 1 });
+      expect(await event('ancient')).toBeDefined();
+      expect(json(await withApp('prune', '--json', ...ANN))).toMatchObject({ ran: true, claims: 1 });
+      expect(await event('ancient')).toBeUndefined();
+      expect(await audited()).toMatchObject({ action: 'prune', outcome: { claims: 1 } });
+    });
+
+    it('reconcile adds what its dry run has counted, and leaves the run to the relays', async () => {
+      await receive('short', 'only.here');
+      await reaches('short', 'skipped');
+      expect(json(await withApp('reconcile', '--dry-run', '--json'))).toMatchObject({ ran: true, added: 1 });
+      expect((await event('short')).state).toBe('skipped');
+      expect(json(await withApp('reconcile', '--json', ...ANN))).toMatchObject({ ran: true, added: 1 });
+      expect((await event('short')).state).toBe('pending');
+      await expect(readFile(join(folder, 'own-work'), 'utf8')).rejects.toThrow('ENOENT');
+    });
+
+    it('sources shows handlers and secrets too', async () => {
+      const { sources } = json<{ sources: object[] }>(await withApp('sources', 'stripe', '--json'));
+      expect(sources).toMatchObject([
+        { name: 'stripe', handlers: [{ name: 'stripe/DeskHandlers.paid' }], secrets: [{ configured: true }] },
+      ]);
+      expect((await withApp('sources')).out).toContain('DeskHandlers.paid');
+    });
+  });
+});

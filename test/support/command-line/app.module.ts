@@ -1,0 +1,54 @@
+import { appendFileSync } from 'node:fs';
+import { Injectable, Module, type OnApplicationBootstrap } from '@nestjs/common';
+import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { BackfillSource, OnWebhook, WebhooksModule } from '../../../src/index.js';
+import { options } from '../database.js';
+import { DeskHandlers, deskSources } from '../desk.js';
+
+/** Whatever an application does by itself: the command line must start none of it. */
+@Injectable()
+class OwnWork implements OnApplicationBootstrap {
+  constructor(private readonly schedule: SchedulerRegistry) {}
+
+  onApplicationBootstrap(): void {
+    // A careless line, which must not come between a program and its JSON.
+    console.log('the application has started');
+    this.schedule.addInterval(
+      'own',
+      setInterval(() => note('interval'), 50),
+    );
+  }
+
+  @Cron('* * * * * *')
+  everySecond(): void {
+    note('cron');
+  }
+
+  /** The instance of the tests has no such handler. */
+  @OnWebhook('awardee', 'only.here')
+  only(): void {
+    note('handler');
+  }
+
+  @BackfillSource('stripe')
+  async *list() {
+    for (const id of ['evt_listed_1', 'evt_listed_2'])
+      yield { body: { id, type: 'invoice.paid', created: Math.floor(Date.now() / 1000) } };
+  }
+}
+
+function note(what: string): void {
+  if (process.env.OWN_WORK) appendFileSync(process.env.OWN_WORK, `${what}\n`);
+}
+
+/** What a user builds to dist/app.module.js. */
+@Module({
+  imports: [
+    TypeOrmModule.forRoot({ ...options(process.env.DATABASE_URL!), retryAttempts: 0 }),
+    ScheduleModule.forRoot(),
+    WebhooksModule.forRoot({ sources: deskSources }),
+  ],
+  providers: [DeskHandlers, OwnWork],
+})
+export class AppModule {}
