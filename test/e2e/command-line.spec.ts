@@ -5,11 +5,12 @@ import { jest } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import { Inbox, Inspector } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
-import { createApplication, until } from '../support/application.js';
+import { createApplication, listen, until } from '../support/application.js';
 import { CommandLine, type Ran } from '../support/command-line/command-line.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
 import { awardee } from '../support/signing.js';
+import { TransactionPooler } from '../support/transaction-pooler.js';
 
 const ANN = ['--by', 'ann@example.com', '--reason', 'asked for by support'];
 /** Nothing listens there. */
@@ -23,6 +24,7 @@ describe('the command line', () => {
   let app: INestApplication;
   let line: CommandLine;
   let folder: string;
+  let origin: string;
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'command-line-'));
@@ -32,6 +34,7 @@ describe('the command line', () => {
       webhooks: { sources: deskSources },
       providers: [DeskHandlers],
     });
+    origin = await listen(app);
     // The instance's sign of life, which names its handlers.
     await app.get(DeskKeeper).round();
   }, 120_000);
@@ -136,6 +139,7 @@ describe('the command line', () => {
         'erase',
         'pause',
         'doctor',
+        'send',
         'tail',
         'sources',
         'migrate-sql',
@@ -191,7 +195,6 @@ describe('the command line', () => {
       expect(page.events).toEqual([
         expect.objectContaining({ id, eventId: 'looked-for', state: 'processed' }),
       ]);
-      expect((await tables('events', 'id:looked-*')).out).toContain('looked-for');
       expect(json(await tables('show', 'looked-for', '--json'))).toMatchObject({
         id,
         rows: [{ kind: 'handler' }, { kind: 'effect' }],
@@ -203,7 +206,6 @@ describe('the command line', () => {
         code: 3,
         error: expect.stringContaining('never-came'),
       });
-      expect(await tables('events', 'id:never-came')).toMatchObject({ code: 3 });
       expect(await tables('events', 'sauce:stripe')).toMatchObject({
         code: 2,
         error: expect.stringContaining('source'),
@@ -232,10 +234,6 @@ describe('the command line', () => {
         action: 'revive',
         actor: 'ann@example.com',
         reason: 'asked for by support',
-      });
-      expect(await tables('revive', row, ...ANN)).toMatchObject({
-        code: 3,
-        out: expect.stringContaining('it is done'),
       });
     });
 
@@ -267,7 +265,6 @@ describe('the command line', () => {
         code: 3,
         out: expect.stringContaining('it is done'),
       });
-      expect(await tables('park')).toMatchObject({ code: 3 });
     });
 
     it('pause and resume act on every instance, and an unknown name is refused with the nearest', async () => {
@@ -278,9 +275,6 @@ describe('the command line', () => {
       await until(async () => {
         await receive(`paused-${Date.now()}`, 'grant.made');
         return (await app.get(Inspector).events('id:paused-* state:pending')).events.length > 0;
-      });
-      expect(await tables('pause', 'handler', 'awardee/DeskHandlers.grant', ...ANN)).toMatchObject({
-        code: 3,
       });
       expect(await tables('resume', 'handler', 'awardee/DeskHandlers.grant', ...ANN)).toMatchObject({
         code: 0,
@@ -319,7 +313,7 @@ describe('the command line', () => {
 
     it('tail follows events as they come, until Ctrl-C', async () => {
       const tail = line.start(['tail', '--json', '--every', '100ms'], { DATABASE_URL: database.url });
-      await until(() => tail.out().includes('\n'));
+      await until(() => tail.out().includes('\n'), 120_000);
       await receive('followed', 'grant.made');
       await until(() => /"eventId":"followed".*"state":"processed"/.test(tail.out()));
       tail.interrupt();
@@ -372,17 +366,13 @@ describe('the command line', () => {
         expect.objectContaining({ staysDone: [expect.objectContaining({ name: 'mail' })] }),
       ]);
       expect(await applied('again')).toBe(1);
-      const report = json<{ id: string }>(await withApp('replay', 'again', '--json', ...ANN));
+      const report = json(await withApp('replay', 'again', '--json', ...ANN));
       expect(report).toMatchObject({ replayed: 1, refused: [], interrupted: false });
       await until(async () => (await applied('again')) === 2);
       expect(await audited()).toMatchObject({
         action: 'replay',
         actor: 'ann@example.com',
         outcome: { replayed: 1 },
-      });
-      expect(json(await withApp('replay', 'again', '--id', report.id, '--json', ...ANN))).toMatchObject({
-        replayed: 0,
-        skipped: 1,
       });
       await expect(readFile(join(folder, 'own-work'), 'utf8')).rejects.toThrow('ENOENT');
     });
@@ -394,7 +384,7 @@ describe('the command line', () => {
       }
       const args = ['replay', 'slow-1', 'slow-2', 'slow-3', '--json', '--app', line.app, ...ANN];
       const running = line.start([...args, '--per-second', '1'], { DATABASE_URL: database.url });
-      await until(async () => (await applied('slow-1')) === 2);
+      await until(async () => (await applied('slow-1')) === 2, 120_000);
       running.interrupt();
       const { code, out } = await running.ended;
       expect(code).toBe(130);
@@ -406,14 +396,13 @@ describe('the command line', () => {
       expect(await applied('slow-1')).toBe(2);
     });
 
-    it('replay ends with 5 where an event is refused, and with 3 where nothing matches', async () => {
+    it('replay ends with 5 where an event is refused, and with 2 where nothing is chosen', async () => {
       await receive('untaken', 'unheard.of');
       await reaches('untaken', 'skipped');
       expect(await withApp('replay', 'untaken', ...ANN)).toMatchObject({
         code: 5,
         out: expect.stringContaining('no handler'),
       });
-      expect(await withApp('replay', '--type', 'never.came', ...ANN)).toMatchObject({ code: 3 });
       expect(await withApp('replay', ...ANN)).toMatchObject({
         code: 2,
         error: expect.stringContaining('at least one of source'),
@@ -463,7 +452,73 @@ describe('the command line', () => {
       expect(sources).toMatchObject([
         { name: 'stripe', handlers: [{ name: 'stripe/DeskHandlers.paid' }], secrets: [{ configured: true }] },
       ]);
-      expect((await withApp('sources')).out).toContain('DeskHandlers.paid');
+    });
+
+    it('doctor names what is wrong, each with its remedy, and ends with 5', async () => {
+      await receive('misspelt', 'only.hera');
+      await reaches('misspelt', 'skipped');
+      await receive('moved', 'grant.made');
+      await reaches('moved', 'processed');
+      await database.query(`UPDATE webhook_claim SET source = 'former' WHERE event_id = 'moved'`);
+      await database.query(`ALTER TABLE webhook_alert ALTER COLUMN subject DROP NOT NULL`);
+      await database.query(`ALTER INDEX webhook_outbox_dead RENAME TO webhook_outbox_other`);
+      const { code, out } = await withApp('doctor', '--json');
+      await database.query(`ALTER INDEX webhook_outbox_other RENAME TO webhook_outbox_dead`);
+      const { findings } = JSON.parse(out) as {
+        findings: { check: string; level: string; text: string; remedy: string }[];
+      };
+      const found = (check: string, text: string) =>
+        findings.filter((one) => one.check === check && one.text.includes(text)).map(({ level }) => level);
+      expect(found('migrations', 'index webhook_outbox_dead')).toEqual(['error']);
+      expect(found('migrations', 'column webhook_alert.subject')).toEqual(['warning']);
+      expect(found('types', "'only.hera' of source 'awardee' came 1 times")).toEqual(['warning']);
+      expect(found('types', "a handler takes 'only.here'")).toEqual(['warning']);
+      expect(found('leftovers', "source 'former'")).toEqual(['warning']);
+      expect(found('ways', 'the global interceptor Timing')).toEqual(['hint']);
+      expect(findings.filter(({ text }) => text.includes('could not be checked'))).toEqual([]);
+      expect(findings.every(({ remedy }) => remedy !== '')).toBe(true);
+      expect(code).toBe(5);
+    });
+
+    it('doctor finds a pooler in transaction mode', async () => {
+      const pooler = await TransactionPooler.start(database.url);
+      try {
+        const ran = await line.run(['doctor', '--json', '--app', line.app], { DATABASE_URL: pooler.url });
+        expect(ran.out).toContain('a pooler in transaction mode stands before the database');
+      } finally {
+        await pooler.stop();
+      }
+    });
+
+    it('send signs as the provider does, and says what the answers mean', async () => {
+      const ran = await withApp(
+        'send',
+        'stripe',
+        '--type',
+        'invoice.paid',
+        '--times',
+        '2',
+        '--url',
+        origin,
+        '--json',
+      );
+      const { id, answers } = json<{ id: string; answers: { status: number; body: string }[] }>(ran);
+      expect(answers.map(({ body }) => body)).toEqual(['{"status":"ok"}', '{"status":"duplicate"}']);
+      expect(ran.code).toBe(0);
+      expect(await reaches(id, 'processed')).toMatchObject({ source: 'stripe', type: 'invoice.paid' });
+    });
+
+    it('send --tamper expects to be refused; a wrong secret is explained by the application', async () => {
+      const tampered = await withApp('send', 'stripe', '--tamper', '--url', origin);
+      expect(tampered).toMatchObject({ code: 0, out: expect.stringMatching(/^401 .*not believed/) });
+      const wrong = await withApp('send', 'stripe', '--secret', 'whsec_another', '--url', origin, '--json');
+      expect(json(wrong)).toMatchObject({ asExpected: false, why: expect.any(String) });
+      expect(wrong.code).toBe(1);
+    });
+
+    it('send says where nothing answers', async () => {
+      const { code, out } = await withApp('send', 'stripe', '--url', 'http://127.0.0.1:1');
+      expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining('is the application running') });
     });
   });
 });

@@ -10,6 +10,7 @@ import { pause, resume } from './pauses.js';
 import { prune } from './prune.js';
 import { reconcile } from './reconcile.js';
 import { replay } from './replay.js';
+import { send } from './send.js';
 import { sources } from './sources.js';
 import { status } from './status.js';
 import { tail } from './tail.js';
@@ -34,5 +35,6 @@ export const commands: readonly (Definition<object> | PlainDefinition<object>)[]
   reconcile,
   prune,
   doctor,
+  send,
   migrateSql,
 ];

@@ -1,5 +1,13 @@
 import { appendFileSync } from 'node:fs';
-import { Injectable, Module, type OnApplicationBootstrap } from '@nestjs/common';
+import {
+  Injectable,
+  Module,
+  type CallHandler,
+  type ExecutionContext,
+  type NestInterceptor,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
+import { APP_INTERCEPTOR } from '@nestjs/core';
 import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { BackfillSource, OnWebhook, WebhooksModule } from '../../../src/index.js';
@@ -38,6 +46,14 @@ class OwnWork implements OnApplicationBootstrap {
   }
 }
 
+/** Has every request take the long way. */
+@Injectable()
+class Timing implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler) {
+    return next.handle();
+  }
+}
+
 function note(what: string): void {
   if (process.env.OWN_WORK) appendFileSync(process.env.OWN_WORK, `${what}\n`);
 }
@@ -49,6 +65,6 @@ function note(what: string): void {
     ScheduleModule.forRoot(),
     WebhooksModule.forRoot({ sources: deskSources }),
   ],
-  providers: [DeskHandlers, OwnWork],
+  providers: [DeskHandlers, OwnWork, { provide: APP_INTERCEPTOR, useClass: Timing }],
 })
 export class AppModule {}
