@@ -103,9 +103,7 @@ export class LeasePlan {
     const handlers = [...this.registry.handlers()].filter(
       ([, handler]) => !paused.hasWork('handler', handler) && !paused.has('source', handler.source),
     );
-    const effects = [...this.registry.effects()].filter(
-      ([, effect]) => !paused.hasWork('effect', effect),
-    );
+    const effects = [...this.registry.effects()].filter(([, effect]) => !paused.hasWork('effect', effect));
     const sharing =
       handlers.length === this.registry.handlers().size ? this.registry.shares() : sharesOf(handlers);
     this.turn += 1;
