@@ -31,6 +31,8 @@ function required(file: string, { importClause, moduleSpecifier }: ts.ImportDecl
   if (name !== undefined && namedBindings === undefined) return `const ${name.text} = ${from}`;
   if (name === undefined && namedBindings !== undefined && ts.isNamedImports(namedBindings))
     return `const { ${namedBindings.elements.map(binding).join(', ')} } = ${from}`;
+  if (name === undefined && namedBindings !== undefined && ts.isNamespaceImport(namedBindings))
+    return `const ${namedBindings.name.text} = ${from}`;
   throw unknown(file, importClause.getText());
 }
 

@@ -5,7 +5,8 @@ import { parseFilter } from '../operator/event.filter.js';
 import type { Place, Session } from './session/session.js';
 import { UsageError, type Exit } from './terminal/exit.js';
 import type { Interrupt } from './terminal/interrupt.js';
-import { Output, type Streams } from './terminal/output.js';
+import { Output } from './terminal/output.js';
+import type { Streams } from './terminal/streams.js';
 
 /** Options that every command takes. */
 export interface CommonOptions extends Place {

@@ -3,8 +3,7 @@ import { define, type Surroundings } from './command.js';
 import { commands } from './commands/index.js';
 import { endOf, EXIT, type Exit } from './terminal/exit.js';
 import { Interrupt } from './terminal/interrupt.js';
-import type { Streams } from './terminal/output.js';
-import { ownStreams } from './terminal/streams.js';
+import { ownStreams, type Streams } from './terminal/streams.js';
 
 const HELP = `
 Where the tables are:

@@ -1,5 +1,5 @@
 import { EXIT } from './exit.js';
-import type { Streams } from './output.js';
+import type { Streams } from './streams.js';
 
 /**
  * Ctrl-C and a supervisor's SIGTERM. Before the work begins they end the process. Then the first lets the step under way end (an

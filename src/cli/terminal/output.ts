@@ -1,13 +1,6 @@
 import { Progress } from './progress.js';
+import type { Streams } from './streams.js';
 import { tableText, type Cell } from './table.js';
-
-/** Where a command writes. The application's own output goes to `error`, so that `out` holds the command's answer alone. */
-export interface Streams {
-  readonly out: (text: string) => void;
-  readonly error: (text: string) => void;
-  /** Columns of the terminal that `error` is; undefined where it is none. */
-  readonly columns: number | undefined;
-}
 
 /** A command's answer: tables for people, or one JSON document for programs. */
 export class Output {

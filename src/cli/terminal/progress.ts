@@ -1,4 +1,4 @@
-import type { Streams } from './output.js';
+import type { Streams } from './streams.js';
 
 const WIDTH = 24;
 /** Between two drawings, in milliseconds. */

@@ -1,4 +1,10 @@
-import type { Streams } from './output.js';
+/** Where a command writes. The application's own output goes to `error`, so that `out` holds the command's answer alone. */
+export interface Streams {
+  readonly out: (text: string) => void;
+  readonly error: (text: string) => void;
+  /** Columns of the terminal that `error` is; undefined where it is none. */
+  readonly columns: number | undefined;
+}
 
 /**
  * Takes the process's standard output for the command's answer. Everything else that is printed, such as a line that the application
