@@ -1,42 +1,25 @@
 import { rerun } from './desk/replay.sql.js';
 import { PLACE } from './turn.sql.js';
 
-// `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
-// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected,
-// which is recorded here: once it is claimed, no later statement would know.
-// No EXISTS, which may be planned as a hash of the whole table. The bodies come as one value: an array of them would be sent as
-// text, twice as long. Ordered: two statements that insert the same keys in opposite orders would deadlock.
-export const CLAIM = `
-  WITH given AS (
-    SELECT i.*, i.body_sha256 IS NOT NULL AND (
-             SELECT 1 FROM webhook_claim c
-              WHERE c.source = i.source AND c.tenant = i.tenant AND c.event_id = i.event_id) IS NULL AS suspicious
-      FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
-                  $9::int[], $10::bytea[], $11::boolean[], $12::jsonb[], $14::int[], $15::int[]) WITH ORDINALITY
-           AS i(source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
-                owed, body_sha256, refuse_known, headers, body_at, body_bytes, nth)
-  ), input AS (
-    SELECT g.*, g.suspicious AND (
-             row_number() OVER (PARTITION BY g.suspicious, g.source, g.tenant, g.body_sha256 ORDER BY g.nth) > 1 OR (
-               SELECT 1 FROM webhook_claim k
-                WHERE k.source = g.source AND k.tenant = g.tenant AND k.body_sha256 = g.body_sha256 LIMIT 1) IS NOT NULL) AS known
-      FROM given g
-  ), claimed AS (
+const INSERT_CLAIM = `
     INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
-                               owed, body_sha256, headers, body)
+                               owed, body_sha256, headers, body)`;
+const WON = `
+        ON CONFLICT DO NOTHING
+    RETURNING id, source, tenant, event_id, received_at`;
+
+/** Claims of `input`. Ordered: two statements that insert the same keys in opposite orders would deadlock. */
+const CLAIMED = `
+  claimed AS (${INSERT_CLAIM}
     SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,
            substring($13::bytea FROM body_at FOR body_bytes)
       FROM input WHERE NOT (known AND refuse_known)
-     ORDER BY nth
-        ON CONFLICT DO NOTHING
-    RETURNING id, source, tenant, event_id, received_at
-  ), suspected AS (
-    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
-    SELECT source, tenant, event_id, 'suspected-replay', body_sha256 FROM input WHERE known
-     ORDER BY nth
-        ON CONFLICT (source, tenant, event_id, kind, body_sha256)
-        DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
-  ), owed AS (
+     ORDER BY nth${WON}
+  )`;
+
+/** The rows `r` that are owed for claims `c` that were won. */
+const owed = (from: string) => `
+  owed AS (
     INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, ran_by,
                                 leased_at, attempt, due_at, state, reason, error, settled_at, trace)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL AND r.unusable IS NULL,
@@ -46,12 +29,60 @@ export const CLAIM = `
            CASE WHEN r.unusable IS NULL THEN 'pending' ELSE 'dead' END,
            CASE WHEN r.unusable IS NOT NULL THEN 'unusable-id' END, r.unusable,
            CASE WHEN r.unusable IS NOT NULL THEN now() END, r.trace
-      FROM unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[], $23::text[],
+      FROM ${from}
+  )`;
+const OWED_MANY =
+  owed(`unnest($16::uuid[], $17::text[], $18::uuid[], $19::uuid[], $20::int[], $21::text[], $22::text[], $23::text[],
                   $24::text[])
            AS r(id, name, claim_id, owner, lease_ms, order_key, order_name, unusable, trace)
-      JOIN claimed c ON c.id = r.claim_id
-  )
+      JOIN claimed c ON c.id = r.claim_id`);
+
+// The bodies come as one value: an array of them would be sent as text, twice as long.
+const EVENTS = `
+      FROM unnest($1::text[], $2::text[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
+                  $9::int[], $10::bytea[], $11::boolean[], $12::jsonb[], $14::int[], $15::int[]) WITH ORDINALITY
+           AS i(source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
+                owed, body_sha256, refuse_known, headers, body_at, body_bytes, nth)`;
+
+// `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
+// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected,
+// which is recorded here: once it is claimed, no later statement would know.
+// No EXISTS, which may be planned as a hash of the whole table.
+export const CLAIM = `
+  WITH given AS (
+    SELECT i.*, i.body_sha256 IS NOT NULL AND (
+             SELECT 1 FROM webhook_claim c
+              WHERE c.source = i.source AND c.tenant = i.tenant AND c.event_id = i.event_id) IS NULL AS suspicious${EVENTS}
+  ), input AS (
+    SELECT g.*, g.suspicious AND (
+             row_number() OVER (PARTITION BY g.suspicious, g.source, g.tenant, g.body_sha256 ORDER BY g.nth) > 1 OR (
+               SELECT 1 FROM webhook_claim k
+                WHERE k.source = g.source AND k.tenant = g.tenant AND k.body_sha256 = g.body_sha256 LIMIT 1) IS NOT NULL) AS known
+      FROM given g
+  ), ${CLAIMED}, suspected AS (
+    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
+    SELECT source, tenant, event_id, 'suspected-replay', body_sha256 FROM input WHERE known
+     ORDER BY nth
+        ON CONFLICT (source, tenant, event_id, kind, body_sha256)
+        DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
+  ), ${OWED_MANY}
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
+
+/** The same of events whose ids are signed, so that none is suspected: no look at other claims. Values as above. */
+export const CLAIM_SIGNED = `
+  WITH input AS (
+    SELECT i.*, false AS known${EVENTS}
+  ), ${CLAIMED}, ${OWED_MANY}
+  SELECT id, false AS suspected, received_at FROM claimed`;
+
+/** The same of one event with one row: without arrays, which take longer than what is in them. */
+export const CLAIM_ONE = `
+  WITH claimed AS (${INSERT_CLAIM}
+    VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::timestamptz, $7::text, $8::text, 1, NULL, $9::jsonb, $10::bytea)${WON}
+  ), ${owed(`(VALUES ($11::uuid, $12::text, $13::uuid, $14::int, $15::text, $16::text, $17::text, $18::text))
+           AS r(id, name, owner, lease_ms, order_key, order_name, unusable, trace)
+     CROSS JOIN claimed c`)}
+  SELECT id, false AS suspected, received_at FROM claimed`;
 
 // LATERAL with a LIMIT: an array has no statistics, and a hash of the whole table would be planned for it.
 export const DUPLICATES = `

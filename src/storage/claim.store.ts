@@ -1,48 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { keyText, storable, type EventKey } from '../core/event.js';
+import { keyText, type EventKey } from '../core/event.js';
 import { dataSourceOf } from './postgres/connection.js';
 import type { Statements } from './postgres/one-message.js';
 import { lockName, query } from './schema/own-schema.js';
 import { storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
-import type { OrderKey } from './turn.store.js';
-import {
-  ADD_ROW,
-  ADD_ROW_TO_SKIPPED,
-  CLAIM,
-  CONFLICTS,
-  DUPLICATES,
-  LOAD,
-  PROGRESS,
-  RECENT,
-} from './claim.sql.js';
+import { claiming, keysOf, type NewClaim, type NewHandlerRow } from './new-claim.js';
 
-/** An event about to be claimed, with the handler rows owed for it. */
-export interface NewClaim extends EventKey {
-  readonly id: string;
-  readonly type: string;
-  readonly occurredAt?: Date;
-  readonly origin: 'delivery' | 'backfill';
-  readonly verifiedBy: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-  /** Set when the id is not covered by the signature: known bytes under a new id look like a replay. */
-  readonly bodySha256?: Buffer;
-  /** Drop it when its bytes are known under another id. */
-  readonly refuseKnownBytes?: boolean;
-  readonly rows: readonly NewHandlerRow[];
-}
-export interface NewHandlerRow {
-  readonly id: string;
-  readonly name: string;
-  readonly orderKey?: OrderKey;
-  /** Lease the new row to this process at once, as its first attempt, instead of leaving it to a relay. */
-  readonly lease?: { readonly owner: string; readonly ms: number };
-  /** Why the event's own id cannot be used: the row is dead from the start. */
-  readonly unusable?: string;
-  /** In which the delivery came. */
-  readonly trace?: string;
-}
+export type { NewClaim, NewHandlerRow };
+import { ADD_ROW, ADD_ROW_TO_SKIPPED, CONFLICTS, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
 
 export interface ClaimResult {
   /** Whether this call made the event ours. The primary key decides, never a look beforehand. */
@@ -70,9 +36,6 @@ export interface DuplicateResult {
   readonly first?: Buffer;
 }
 
-/** Longest error of a row, in bytes. */
-const MAX_ERROR = 1_000;
-
 @Injectable()
 export class ClaimStore {
   /**
@@ -80,33 +43,7 @@ export class ClaimStore {
    * `claims` must be sorted by key and unique: two batches in opposite orders would deadlock.
    */
   async claim(statements: Statements, claims: readonly NewClaim[]): Promise<ClaimResult[]> {
-    const rows = claims.flatMap((claim) => claim.rows.map((row) => ({ ...row, claimId: claim.id })));
-    let end = 1;
-    const bodyAt = claims.map(({ body }) => (end += body.length) - body.length);
-    const won: { id: string; suspected: boolean; received_at: Date }[] = await query(statements, CLAIM, [
-      ...keys(claims),
-      claims.map((c) => c.id),
-      claims.map((c) => c.type),
-      claims.map((c) => c.occurredAt ?? null),
-      claims.map((c) => c.origin),
-      claims.map((c) => c.verifiedBy),
-      claims.map((c) => c.rows.length),
-      claims.map((c) => c.bodySha256 ?? null),
-      claims.map((c) => c.refuseKnownBytes ?? false),
-      claims.map((c) => JSON.stringify(c.headers)),
-      claims.length === 1 ? claims[0]!.body : Buffer.concat(claims.map((c) => c.body)),
-      bodyAt,
-      claims.map((c) => c.body.length),
-      rows.map((r) => r.id),
-      rows.map((r) => r.name),
-      rows.map((r) => r.claimId),
-      rows.map((r) => r.lease?.owner ?? null),
-      rows.map((r) => r.lease?.ms ?? 0),
-      rows.map((r) => r.orderKey?.key ?? null),
-      rows.map((r) => r.orderKey?.name ?? null),
-      rows.map((r) => (r.unusable === undefined ? null : storable(r.unusable, MAX_ERROR))),
-      rows.map((r) => r.trace ?? null),
-    ]);
+    const won: WonRow[] = await query(statements, ...claiming(claims));
     const byId = new Map(won.map((row) => [row.id, row]));
     return claims.map(({ id }) => {
       const row = byId.get(id);
@@ -127,7 +64,7 @@ export class ClaimStore {
       statements,
       DUPLICATES,
       [
-        ...keys(duplicates),
+        ...keysOf(duplicates),
         duplicates.map((d) => d.bodySha256),
         duplicates.map((d) => d.revive),
         duplicates.map((d) => d.compare ?? null),
@@ -147,7 +84,7 @@ export class ClaimStore {
     statements: Statements,
     conflicts: readonly (EventKey & { readonly bodySha256: Buffer })[],
   ): Promise<void> {
-    await query(statements, CONFLICTS, [...keys(conflicts), conflicts.map((c) => c.bodySha256)]);
+    await query(statements, CONFLICTS, [...keysOf(conflicts), conflicts.map((c) => c.bodySha256)]);
   }
 
   /**
@@ -218,6 +155,13 @@ export class ClaimStore {
   }
 }
 
+interface WonRow {
+  readonly id: string;
+  readonly suspected: boolean;
+  /** Null where the event was not won. */
+  readonly received_at: Date | null;
+}
+
 /** A place in the order of arrival. The time is text: a Date would cut its microseconds off, and rows would be met twice or never. */
 export interface ClaimCursor {
   readonly cursor_at: string;
@@ -236,9 +180,3 @@ export interface RecentClaim extends ClaimCursor {
   readonly owed: number;
   readonly names: string[];
 }
-
-const keys = (events: readonly EventKey[]) => [
-  events.map((e) => e.source),
-  events.map((e) => e.tenant),
-  events.map((e) => e.eventId),
-];

@@ -111,9 +111,10 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/claim.sql.ts',
-        'FROM input WHERE NOT (known AND refuse_known)\n     ORDER BY nth\n        ON CONFLICT DO NOTHING',
-        'FROM input i WHERE NOT (known AND refuse_known) AND NOT EXISTS (SELECT FROM webhook_claim w\n' +
-          '     WHERE w.source = i.source AND w.tenant = i.tenant AND w.event_id = i.event_id)',
+        'VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::timestamptz, $7::text, $8::text, 1, NULL, $9::jsonb, $10::bytea)${WON}',
+        'SELECT $1::text, $2::text, $3::text, $4::uuid, $5::text, $6::timestamptz, $7::text, $8::text, 1, NULL, $9::jsonb, $10::bytea\n' +
+          '     WHERE NOT EXISTS (SELECT FROM webhook_claim w WHERE w.source = $1 AND w.tenant = $2 AND w.event_id = $3)\n' +
+          '    RETURNING id, source, tenant, event_id, received_at',
       ),
     ],
     spec: 'test/integration/claim.spec.ts',
@@ -182,8 +183,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/claim.sql.ts',
-        'SELECT source, tenant, event_id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
-        'SELECT source, tenant, event_id || id, id, event_type, occurred_at, origin, verified_by, owed, body_sha256, headers,',
+        'VALUES ($1::text, $2::text, $3::text, $4::uuid,',
+        'VALUES ($1::text, $2::text, $3::text || $4::text, $4::uuid,',
       ),
     ],
     spec: 'test/e2e/dedupe.spec.ts',

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
-import { CLAIM, DUPLICATES } from '../../src/storage/claim.sql.js';
+import { CLAIM, CLAIM_ONE, CLAIM_SIGNED, DUPLICATES } from '../../src/storage/claim.sql.js';
 import { OneMessage } from '../../src/storage/postgres/message-query.js';
 import {
   BEGIN_EFFECT,
@@ -39,6 +39,7 @@ const STATEMENTS: Readonly<Record<string, string>> = {
 };
 const NAME_OF = new Map(Object.entries(STATEMENTS).map(([name, sql]) => [sql, name]));
 for (const limit of [100, 1_000]) NAME_OF.set(leaseDue(limit), 'lease');
+for (const sql of [CLAIM_ONE, CLAIM_SIGNED]) NAME_OF.set(sql, 'claim');
 const SETTLES = new Set([SETTLE, SETTLE_OR_FAIL, SETTLE_WITH_RESULT, SETTLE_WITH_RESULT_OR_FAIL]);
 
 /** Places on the way of a webhook; each can be hit before and after what it names. */

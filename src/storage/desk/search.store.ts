@@ -14,7 +14,7 @@ import {
   SOURCES,
   effects,
   effectsEnd,
-} from '../event.sql.js';
+} from './event.sql.js';
 import type { ListFilter } from './filter.sql.js';
 import {
   among,

@@ -1,5 +1,5 @@
-import { Parameters, conditionsOf, type ListFilter } from './desk/filter.sql.js';
-import { ROW_COLUMNS, rareStates, rowsIn, type Walk } from './desk/search.sql.js';
+import { Parameters, conditionsOf, type ListFilter } from './filter.sql.js';
+import { ROW_COLUMNS, rareStates, rowsIn, type Walk } from './search.sql.js';
 
 export const EVENTS = `
   SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
