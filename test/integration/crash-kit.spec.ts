@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
 import { Injectable, type INestApplication, type Type } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import {
@@ -149,6 +151,17 @@ it.each<[string, Type, string, string]>([
     }),
     'a crash before commit 1',
     'handler awardee/paid sent POST http://127.0.0.1:',
+  ],
+  [
+    'an HTTP call in the handler, by node:http',
+    sample(async (event, context) => {
+      await upsert(event, context);
+      const sent = request(`${sink.origin}/charge`, { method: 'POST' }).end();
+      const [response] = (await once(sent, 'response')) as [IncomingMessage];
+      response.resume();
+    }),
+    'a crash before commit 1',
+    'handler awardee/paid sent POST http://127.0.0.1',
   ],
   [
     'a key of its own making, at the enqueue',
