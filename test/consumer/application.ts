@@ -70,14 +70,27 @@ export class Application {
 
   /** Made, installed and built once for the cells that differ in the versions of Node and PostgreSQL alone. */
   make(): void {
-    const made = join(this.folder, 'made');
-    if (existsSync(made) && readFileSync(made, 'utf8') === this.tarball) return;
+    if (this.isMarked('made')) return;
     this.begin();
-    rmSync(made, { force: true });
+    for (const mark of ['made', 'checked']) rmSync(join(this.folder, mark), { force: true });
     this.install();
     follow(this.folder, this.cell);
     this.run('npm', ['run', 'build']);
-    writeFileSync(made, this.tarball);
+    this.mark('made');
+  }
+
+  /** Of the cells of one application the first has the compiler check what TypeORM's CLI and the tests load. */
+  get env(): Env {
+    return this.isMarked('checked') ? { TS_NODE_TRANSPILE_ONLY: 'true' } : {};
+  }
+
+  mark(name: string): void {
+    writeFileSync(join(this.folder, name), this.tarball);
+  }
+
+  private isMarked(name: string): boolean {
+    const file = join(this.folder, name);
+    return existsSync(file) && readFileSync(file, 'utf8') === this.tarball;
   }
 
   /** From what `nest new` makes, or from another application of that version of Nest, whose packages are mostly the same. */
@@ -87,7 +100,7 @@ export class Application {
     const plain = { ...this.cell, adapter: 'express', typeorm: nest === '11' ? '0.3' : '1' } as const;
     const other = new Application(plain, this.tarball, this.bin);
     if (other.folder !== this.folder) other.make();
-    const from = other.folder === this.folder ? newApplication(nest, this.bin) : other.folder;
+    const from = other.folder === this.folder ? newApplication(nest) : other.folder;
     mkdirSync(join(this.folder, '..'), { recursive: true });
     // Renamed at the end: a copy that was cut short is none.
     const copy = `${this.folder}-copy`;
@@ -98,8 +111,7 @@ export class Application {
 
   private install(): void {
     const { nest, adapter } = this.cell;
-    // By this machine's own npm and Node, which know its registry's certificates.
-    const npm = (...args: string[]) => run('npm', [...options, ...args], { cwd: this.folder });
+    const npm = (...args: string[]) => this.run('npm', [...options, ...args]);
     const options = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel', 'error'];
     npm(...packagesFor(this.cell, this.tarball));
     if (adapter === 'fastify') npm(`@nestjs/platform-fastify@${nest}`);
@@ -168,12 +180,12 @@ export function writeModule(folder: string, cell: Cell): void {
   change(folder, 'src/main.ts', (text) => adapted(cell, withHooks(text)));
 }
 
-function change(folder: string, name: string, to: (text: string) => string): void {
+export function change(folder: string, name: string, to: (text: string) => string): void {
   writeFileSync(join(folder, name), to(readFileSync(join(folder, name), 'utf8')));
 }
 
 /** What `nest new` makes, once for each major version. */
-export function newApplication(nest: Cell['nest'], bin: string): string {
+export function newApplication(nest: Cell['nest']): string {
   const folder = join(CACHE, `new-${nest}`);
   const made = join(folder, 'app');
   if (existsSync(join(made, 'package.json'))) return made;
@@ -181,7 +193,6 @@ export function newApplication(nest: Cell['nest'], bin: string): string {
   const args = ['new', 'app', '--skip-git', '--skip-install', '--package-manager', 'npm'];
   run('npx', ['--yes', '--loglevel', 'error', '-p', `@nestjs/cli@${nest}`, 'nest', ...args], {
     cwd: folder,
-    bin,
   });
   return made;
 }

@@ -15,13 +15,15 @@ export async function tryCell(cell: Cell, tarball: string, servers: Servers): Pr
   const bin = nodeFolder(cell.node);
   const application = new Application(cell, tarball, bin);
   application.make();
-  const env = { DATABASE_URL: await servers.database(cell.postgres), STRIPE_WEBHOOK_SECRET: SECRET };
+  const database = await servers.database(cell.postgres);
+  const env = { DATABASE_URL: database, STRIPE_WEBHOOK_SECRET: SECRET, ...application.env };
   expectText(application.migrate(env, 'run'), 'has been executed successfully');
   expectText(application.migrate(env, 'show'), '[X]');
   expectText(application.generate(env), 'No changes in database schema were found');
   expectText(application.migrate(env, 'revert'), 'has been reverted successfully');
   application.test({ ...env, NODE_ENV: 'test' });
   await tryBuilt({ main: application.main, node: join(bin, 'node'), env });
+  application.mark('checked');
   return application.versions();
 }
 

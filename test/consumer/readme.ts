@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Cell } from './cells.js';
 
 const README = readFileSync('README.md', 'utf8');
+const TESTING = readFileSync('docs/testing.md', 'utf8');
 
 /** What README tells a newcomer to type, read out of it: an application of these tests has nothing else of ours. */
 export const AS_README_SAYS = {
@@ -9,6 +10,20 @@ export const AS_README_SAYS = {
   ormconfig: blockThat('ts', (text) => text.startsWith('// ormconfig.ts\n')),
   send: blockThat('sh', (text) => text.startsWith('body=')),
 };
+
+/** What docs/testing.md says of Jest with Nest 12. */
+export const JEST_AS_DOCS_SAY = {
+  config: blockThat('js', (text) => text.startsWith('// jest.config.mjs\n'), TESTING),
+  packages: spanOf(/`npm install (--save-dev jest [^`]+)`/).split(' '),
+  nodeOptions: spanOf(/`NODE_OPTIONS=(\S+) npx jest`/),
+};
+
+function spanOf(pattern: RegExp): string {
+  const [, span] = pattern.exec(TESTING) ?? [];
+  if (span === undefined)
+    throw new Error(`docs/testing.md has lost a command that these tests follow: ${pattern}`);
+  return span;
+}
 
 /** The arguments of `npm install`, with the tarball for the first name, as for a clone. */
 export function packagesFor({ nest, typeorm }: Cell, tarball: string): string[] {
@@ -33,10 +48,9 @@ export function migrationCommand(isEsm: boolean): string[] {
   return [cli, file];
 }
 
-function blockThat(language: string, is: (text: string) => boolean): string {
-  const blocks = [...README.matchAll(/```(\w+)\n([\s\S]*?)```/g)].filter(([, name]) => name === language);
+function blockThat(language: string, is: (text: string) => boolean, page = README): string {
+  const blocks = [...page.matchAll(/```(\w+)\n([\s\S]*?)```/g)].filter(([, name]) => name === language);
   const found = blocks.map(([, , text]) => text!).find(is);
-  if (found === undefined)
-    throw new Error(`README.md has lost a block of ${language} that these tests follow`);
+  if (found === undefined) throw new Error(`a page has lost a block of ${language} that these tests follow`);
   return found;
 }

@@ -9,7 +9,7 @@ import { tryWay, WAYS } from './ways.js';
 /**
  * Follows README in new applications: `npm run test:consumer` in the two that CI builds, `-- --all` in those that hold every pair of
  * versions, and by every way of installing; that run writes docs/compatibility.md, and `-- --all --continue` goes on with one that was
- * ended. `-- nest11-express pnpm` takes those whose names begin so. CONSUMER_FOLDER names where applications and tools are kept,
+ * ended. With `--limit=1` a run ends after one more. `-- nest11-express pnpm` takes those whose names begin so. CONSUMER_FOLDER names where applications and tools are kept,
  * CONSUMER_TARBALL a tarball that is packed already.
  */
 interface Trial {
@@ -64,11 +64,15 @@ const trials: Trial[] = [
   })),
 ].filter(({ name }) => names.length === 0 || names.some((start) => name.startsWith(start)));
 
+const limit = Number(asked.find((name) => name.startsWith('--limit='))?.slice('--limit='.length) ?? Infinity);
+
 const outcomes: Outcome[] = [];
+let tried = 0;
 try {
   for (const trial of trials) {
     const { name } = trial;
     const known = before.find(({ cell, way }) => (cell === undefined ? way : nameOf(cell)) === name);
+    if (known === undefined && (tried += 1) > limit) continue;
     const outcome = known ?? (await outcomeOf(trial));
     outcomes.push(outcome);
     console.log(`${name}: ${outcome.fault ?? 'works'} (${outcome.seconds} s)`);

@@ -59,9 +59,9 @@ export function run(command: string, args: readonly string[], options: RunOption
   throw new Error(`${command} ${args.join(' ')} ended with ${status} in ${cwd}:\n${ends.join('\n')}`);
 }
 
-/** This process's environment without what npm and its own Node's options have put there. */
+/** This process's environment without what npm and its own Node's options have put there. The machine's certificates stay. */
 export function clean(): NodeJS.ProcessEnv {
-  const isOurs = (name: string) => /^npm_|^NODE_|^INIT_CWD$|^DATABASE_URL$/i.test(name);
+  const isOurs = (name: string) => /^npm_|^NODE_(?!EXTRA_CA_CERTS)|^INIT_CWD$|^DATABASE_URL$/i.test(name);
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !isOurs(name)));
 }
 

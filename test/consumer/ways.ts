@@ -1,9 +1,9 @@
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newApplication, writeModule } from './application.js';
+import { change, follow, newApplication, writeModule } from './application.js';
 import { SECRET, tryBuilt } from './cell.js';
 import type { Cell } from './cells.js';
-import { packagesFor } from './readme.js';
+import { JEST_AS_DOCS_SAY, packagesFor } from './readme.js';
 import { CACHE, installed, nodeFolder, run, type Servers } from './tools.js';
 
 /** An application that another package manager installs, or that is part of a workspace. */
@@ -13,6 +13,8 @@ interface Way {
   /** In a folder that `nest new` has filled. */
   readonly install: (place: Place) => void;
   readonly build: (place: Place) => void;
+  /** The application's own tests, where they are part of it. */
+  readonly test?: (place: Place, env: Readonly<Record<string, string>>) => void;
   readonly main: string;
   /** Where the application is in its workspace. */
   readonly application?: string;
@@ -22,6 +24,8 @@ interface Way {
 
 interface Place {
   readonly folder: string;
+  /** The folder of the Node to run with. */
+  readonly bin: string;
   readonly packages: readonly string[];
   readonly run: (command: string, ...args: string[]) => void;
 }
@@ -49,6 +53,27 @@ const npm = (place: Place, ...packages: string[]) =>
   );
 
 export const WAYS: Readonly<Record<string, Way>> = {
+  'Jest with Nest 12': {
+    cell: MODULES,
+    versions: 'npm, jest, ts-jest, ES modules',
+    install: (place) => {
+      npm(place, ...place.packages);
+      npm(place, ...JEST_AS_DOCS_SAY.packages);
+      follow(place.folder, MODULES);
+      writeFileSync(join(place.folder, 'jest.config.mjs'), JEST_AS_DOCS_SAY.config);
+      change(place.folder, 'tsconfig.json', (text) =>
+        /"isolatedModules": true/.test(text)
+          ? text
+          : text.replace('"compilerOptions": {', '"compilerOptions": { "isolatedModules": true, '),
+      );
+    },
+    build: (place) => place.run('npm', 'run', 'build'),
+    test: ({ folder, bin }, env) => {
+      const options = { ...env, NODE_OPTIONS: JEST_AS_DOCS_SAY.nodeOptions };
+      run('npx', ['--no', 'jest'], { cwd: folder, bin, env: options });
+    },
+    main: 'dist/main.js',
+  },
   pnpm: {
     cell: MODULES,
     versions: `pnpm ${PNPM}, Nest 12`,
@@ -122,14 +147,15 @@ function yarnAdd(place: Place, nodeLinker: string): void {
 
 /** Installs, builds and starts one, and has it handle what README sends. */
 export async function tryWay(name: string, tarball: string, servers: Servers): Promise<string> {
-  const { cell, versions, install, build, main, application = '', args } = WAYS[name]!;
+  const { cell, versions, install, build, test, main, application = '', args } = WAYS[name]!;
   const bin = nodeFolder(cell.node);
   const folder = join(CACHE, 'ways', name.replace(/\W/g, '-'));
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  cpSync(newApplication(cell.nest, bin), folder, { recursive: true });
+  cpSync(newApplication(cell.nest), folder, { recursive: true });
   const place: Place = {
     folder,
+    bin,
     packages: packagesFor(cell, tarball),
     run: (command, ...rest) => void run(command, rest, { cwd: folder, bin, env: { NX_DAEMON: 'false' } }),
   };
@@ -137,6 +163,7 @@ export async function tryWay(name: string, tarball: string, servers: Servers): P
   writeModule(join(folder, application), cell);
   build(place);
   const env = { DATABASE_URL: await servers.database(cell.postgres), STRIPE_WEBHOOK_SECRET: SECRET };
+  test?.(place, env);
   await tryBuilt({ main: join(folder, main), node: join(bin, 'node'), env, cwd: folder, args });
   return versions;
 }
