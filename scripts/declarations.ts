@@ -59,7 +59,7 @@ function slim(file: ts.SourceFile, checker: ts.TypeChecker, isPublic: IsPublic):
     .filter((statement) => !isImport(statement))
     .map((statement) =>
       isPublic(statement)
-        ? withoutConstructors(statement, checker, isPublic)
+        ? publicText(statement, checker, isPublic)
         : bare.printNode(ts.EmitHint.Unspecified, statement, file),
     );
   const names = new Set(kept.join('\n').match(/[\w$]+/g));
@@ -67,14 +67,65 @@ function slim(file: ts.SourceFile, checker: ts.TypeChecker, isPublic: IsPublic):
   return `${[...imports, ...kept].filter((text) => text !== '').join('\n')}\n`;
 }
 
-/** The text of a statement, with the constructors of injected classes as `FOR_NEST`. */
-function withoutConstructors(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): string {
-  const text = statement.getFullText().trimStart();
-  if (!ts.isClassDeclaration(statement)) return text;
-  const injected = statement.members
+interface Edit {
+  readonly from: number;
+  readonly to: number;
+  readonly text: string;
+}
+
+/** A public statement: the constructors of injected classes as `FOR_NEST`, and `undefined` for what is optional. */
+function publicText(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): string {
+  const constructors = hiddenConstructors(statement, checker, isPublic);
+  const optionals = undefinedForOptionals(statement).filter(
+    ({ from }) => !constructors.some((edit) => edit.from <= from && from < edit.to),
+  );
+  const edits = [...constructors, ...optionals].toSorted((one, other) => other.from - one.from);
+  const start = statement.getFullStart();
+  const text = edits.reduce(
+    (result, { from, to, text }) => result.slice(0, from - start) + text + result.slice(to - start),
+    statement.getFullText(),
+  );
+  return text.trimStart();
+}
+
+function hiddenConstructors(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): Edit[] {
+  if (!ts.isClassDeclaration(statement)) return [];
+  return statement.members
     .filter(ts.isConstructorDeclaration)
-    .filter(({ parameters }) => parameters.some(({ type }) => type && isHidden(type, checker, isPublic)));
-  return injected.reduce((result, member) => result.replace(member.getText(), FOR_NEST), text);
+    .filter(({ parameters }) => parameters.some(({ type }) => type && isHidden(type, checker, isPublic)))
+    .map((member) => ({ from: member.getStart(), to: member.getEnd(), text: FOR_NEST }));
+}
+
+/**
+ * `timeout?: T` as `timeout?: T | undefined`: under exactOptionalPropertyTypes an application could not hand on a value that it may not
+ * have, such as one of its configuration.
+ */
+function undefinedForOptionals(node: ts.Node): Edit[] {
+  const inside: Edit[] = [];
+  ts.forEachChild(node, (child) => void inside.push(...undefinedForOptionals(child)));
+  if (!isOptionalMember(node) || node.type === undefined) return inside;
+  const { questionToken, type } = node;
+  const insert = (at: number, text: string): Edit => ({ from: at, to: at, text });
+  // Parameters of a method may be narrower in an application; those of a function type may not.
+  if (ts.isMethodSignature(node))
+    return [
+      insert(questionToken.getEnd(), ': { method'),
+      ...inside,
+      insert(type.getEnd(), ` }['method'] | undefined`),
+    ];
+  const isUndefined = ({ kind }: ts.Node) => kind === ts.SyntaxKind.UndefinedKeyword;
+  if (ts.isUnionTypeNode(type) && type.types.some(isUndefined)) return inside;
+  const isFunction = ts.isFunctionTypeNode(type) || ts.isConditionalTypeNode(type);
+  const [before, after] = isFunction ? ['(', ')'] : ['', ''];
+  return [insert(type.getStart(), before), ...inside, insert(type.getEnd(), `${after} | undefined`)];
+}
+
+type Member = ts.PropertySignature | ts.PropertyDeclaration | ts.MethodSignature;
+
+function isOptionalMember(node: ts.Node): node is Member & { readonly questionToken: ts.QuestionToken } {
+  const isMember =
+    ts.isPropertySignature(node) || ts.isPropertyDeclaration(node) || ts.isMethodSignature(node);
+  return isMember && node.questionToken !== undefined;
 }
 
 /** Whether a type is one of ours that no entry exports. */

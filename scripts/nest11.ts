@@ -16,6 +16,8 @@ const PEERS: Readonly<Record<string, string>> = {
   '@nestjs/platform-fastify': '^11.0.0',
   '@nestjs/schedule': '^6.0.0',
   '@nestjs/schematics': '^11.0.0',
+  '@nestjs/swagger': '^11.0.0',
+  '@nestjs/terminus': '^11.0.0',
   '@nestjs/testing': '^11.0.0',
   '@nestjs/typeorm': '^11.0.0',
   typeorm: '^0.3.20',

@@ -1,6 +1,6 @@
 import { execFile as execFileCallback, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -95,6 +95,19 @@ const CONSUMER = {
     console.log('listening ' + await app.getUrl());`,
 };
 
+/** The packages that an ES module and those it imports need. */
+function packagesOf(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return new Set();
+  seen.add(file);
+  const imports = [...readFileSync(file, 'utf8').matchAll(/^import .* from '([^']+)';$/gm)];
+  const names = imports.map(([, name]) => name!);
+  const ours = names.filter((name) => name.startsWith('.'));
+  return new Set([
+    ...names.filter((name) => !name.startsWith('.')),
+    ...ours.flatMap((name) => [...packagesOf(join(dirname(file), name), seen)]),
+  ]);
+}
+
 /** A CommonJS application with a module that is ESM, and the other way round; and a copy of another version beside. */
 const TWO_WAYS = {
   'feature.mjs': `
@@ -106,16 +119,20 @@ const TWO_WAYS = {
     export const thrown = new PermanentError('no');
     export { deliver };`,
   'two-ways.cjs': `
+    const { cpSync, readFileSync, writeFileSync } = require('node:fs');
     const inbox = require('nestjs-webhook-inbox');
-    const one = require('./node_modules/nestjs-webhook-inbox/dist/cjs/src/one.copy.js');
-    const { ON_WEBHOOK } = require('./node_modules/nestjs-webhook-inbox/dist/cjs/src/handlers/on-webhook.decorator.js');
-    let other;
-    try { one.oneCopy('x', {}, { version: '9.9.9', place: '/elsewhere', load: require }); } catch (error) { other = error.code; }
+    const other = __dirname + '/node_modules/other';
+    cpSync(__dirname + '/node_modules/nestjs-webhook-inbox/dist/cjs', other, { recursive: true });
+    const entry = readFileSync(other + '/index.js', 'utf8');
+    writeFileSync(other + '/index.js', entry.replace(/version: '[^']+'/, "version: '9.9.9'"));
+    let second;
+    try { require('other'); } catch (error) { second = error.code; }
     import('./feature.mjs').then(({ Feature, thrown, deliver }) => console.log(JSON.stringify({
-      metadata: Reflect.getMetadata(ON_WEBHOOK, Feature.prototype.paid).map(({ options }) => options.name),
+      metadata: Reflect.getMetadataKeys(Feature.prototype.paid)
+        .flatMap((key) => Reflect.getMetadata(key, Feature.prototype.paid)).map(({ options }) => options.name),
       error: thrown instanceof inbox.PermanentError,
       testing: deliver === require('nestjs-webhook-inbox/testing').deliver ? typeof deliver : 'another',
-      other,
+      second,
     })));`,
   'reversed.mjs': `
     import { createRequire } from 'node:module';
@@ -135,7 +152,8 @@ const ENTRIES = ['index', 'effects', 'sources', 'migrations', 'dashboard', 'test
 /** Public names in an application's own declarations, which have to name their types. */
 const USE = `
     import { stripe, WebhooksModule, Operator, OnWebhook, PermanentError, SignatureGuard, type WebhooksOptions } from 'nestjs-webhook-inbox';
-    import type { EffectContext, HandlerContext, WebhookEvent } from 'nestjs-webhook-inbox';
+    import type { ControllerOptions, EffectContext, EffectOptions, EnqueueOptions, HandlerContext, HandlerOptions,
+      RelayOptions, RetentionOptions, SourcePolicies, SourceRetention, WebhookEvent } from 'nestjs-webhook-inbox';
     import { httpEffect } from 'nestjs-webhook-inbox/effects';
     import { github, hmac } from 'nestjs-webhook-inbox/sources';
     import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
@@ -160,6 +178,22 @@ const USE = `
     export const effect = (context: EffectContext) => httpEffect({ url: 'https://example.com', json: {} }, context);
     export const migrations = webhookInboxMigrations();
     export { SignatureGuard, WebhooksDashboardModule };
+    // Whatever an application may lack can be handed on as it is.
+    export const lacking = (lease: string | undefined, isOff: boolean | undefined, classify?: HandlerOptions['classify']) =>
+      [
+        WebhooksModule.forRoot({ sources, schema: lease, notify: isOff, relay: { lease, effects: undefined }, claims: undefined }),
+        stripe({ secrets: ['whsec'], tolerance: lease, retention: { bodies: lease } }),
+        github({ secrets: ['secret'], legacySha1: isOff }),
+        hmac({ secrets: ['secret'], signatureHeader: 'a', idHeader: 'b', typeHeader: lease, retries: undefined }),
+        OnWebhook('stripe', 'a', { name: lease, classify, retry: { base: lease } }),
+      ];
+    type Refused<T> = { [K in keyof T]-?: object extends Pick<T, K> ? (undefined extends Required<T>[K] ? never : K) : never }[keyof T];
+    export const refused: never[] = [] as (
+      | Refused<WebhooksOptions> | Refused<RelayOptions> | Refused<RetentionOptions> | Refused<SourcePolicies>
+      | Refused<SourceRetention> | Refused<HandlerOptions> | Refused<EffectOptions> | Refused<EnqueueOptions>
+      | Refused<ControllerOptions> | Refused<Parameters<typeof httpEffect>[0]>
+      | Refused<Parameters<typeof WebhooksDashboardModule.forRoot>[0]>
+    )[];
     export async function use(app: INestApplication) {
       const revived: string[] = await app.get(Operator).revive([], { by: 'a', reason: 'b' });
       await deliver(app, 'stripe', { id: 'a', type: 'b', payload: {} });
@@ -277,8 +311,14 @@ describe('the package as it is published', () => {
     expect(manifest.scripts.prepack).toBe('npm run build');
   });
 
-  it('is less than 600 kB to download', () => {
-    expect(packed.size).toBeLessThan(600_000);
+  it('is less than 510 kB to download', () => {
+    expect(packed.size).toBeLessThan(510_000);
+  });
+
+  it('loads nothing of Nest for the migrations, which TypeORM’s command line loads', () => {
+    const packages = packagesOf(join(installed, 'dist/migrations.js'));
+    expect([...packages].filter((name) => /nest|rxjs|undici/.test(name))).toEqual([]);
+    expect(packagesOf(join(installed, 'dist/index.js'))).toContain('@nestjs/core');
   });
 
   it('gives a name to each type that its public names are made of', () => {
@@ -319,7 +359,7 @@ describe('the package as it is published', () => {
       metadata: ['paid'],
       error: true,
       testing: 'function',
-      other: 'CONFIGURATION',
+      second: 'CONFIGURATION',
     });
     const { stdout: reversed } = await execFile(process.execPath, ['reversed.mjs'], { cwd: app });
     expect(JSON.parse(reversed)).toEqual({ module: true, migrations: true });
@@ -372,3 +412,36 @@ describe('the package as it is published', () => {
     expect(await database.query(`SELECT state FROM webhook_event`)).toEqual([{ state: 'processed' }]);
   }, 240_000);
 });
+
+it('TypeORM’s command line runs, shows, generates and reverts the migrations of this repository', async () => {
+  const database = await createDatabase({ empty: true });
+  const env = {
+    ...process.env,
+    NODE_OPTIONS: '',
+    DATABASE_URL: database.url,
+    TS_NODE_TRANSPILE_ONLY: 'true',
+  };
+  /** By the command of TypeORM's documentation, which ends with 1 where it found nothing to generate. */
+  const migration = (command: string, ...args: string[]) =>
+    execFile('npx', ['--no', 'typeorm-ts-node-esm', `migration:${command}`, '-d', 'ormconfig.ts', ...args], {
+      env,
+    }).then(
+      ({ stdout }) => stdout,
+      ({ stdout, code }: { stdout: string; code: number }) => `${stdout}\nended with ${code}`,
+    );
+  const tables = () =>
+    database.query(`SELECT count(*)::int AS n FROM pg_tables WHERE tablename LIKE 'webhook_%'`);
+  expect(await migration('show')).toMatch(/\[ \].*WebhookInbox/);
+  expect(await migration('run')).toMatch(/WebhookInbox\d+ has been executed successfully/);
+  expect(await tables()).not.toEqual([{ n: 0 }]);
+  expect(await migration('show')).not.toMatch(/\[ \]/);
+  expect(await migration('generate', 'src/later')).toMatch(
+    /No changes in database schema were found.*\n*[\s\S]*ended with 1/,
+  );
+  const { stdout: byScript } = await execFile('npm', ['run', '--silent', 'migration:show'], { env });
+  expect(byScript).toContain('[X]');
+  const names = byScript.match(/\[X\]/g) ?? [];
+  for (const _ of names) expect(await migration('revert')).toMatch(/has been reverted successfully/);
+  expect(await tables()).toEqual([{ n: 0 }]);
+  await database.drop();
+}, 300_000);

@@ -1,4 +1,7 @@
-import { resolveOptions } from '../../src/core/options/resolve-options.js';
+import { z } from 'zod';
+import { optionsSchema, resolveOptions } from '../../src/core/options/resolve-options.js';
+import { resolveSource } from '../../src/core/options/resolve-source.js';
+import { POLICY_NAMES } from '../../src/sources/source-options.js';
 import {
   ConfigurationError,
   github,
@@ -358,4 +361,31 @@ it.each([
 it('takes durations as milliseconds and as text', () => {
   const { relay } = resolveOptions({ sources: {}, relay: { pollInterval: '250ms', lease: 60_000 } });
   expect(relay).toMatchObject({ pollMs: 250, leaseMs: 60_000 });
+});
+
+/** `undefined` for every option that may be left out, as of an application that hands on what its configuration may lack. */
+function undefinedForAll({ shape }: z.ZodObject): Record<string, unknown> {
+  const optional = Object.entries(shape).filter(([, type]) => type instanceof z.ZodOptional);
+  return Object.fromEntries(optional.map(([name, type]) => [name, undefinedInside(type)]));
+}
+
+function undefinedInside(type: unknown): unknown {
+  if (type instanceof z.ZodOptional) return undefinedInside(type.unwrap());
+  if (type instanceof z.ZodUnion)
+    return type.options.map(undefinedInside).find((one: unknown) => one !== undefined);
+  const isObject = type instanceof z.ZodObject;
+  return isObject && Object.values(type.shape).every((one) => one instanceof z.ZodOptional)
+    ? undefinedForAll(type)
+    : undefined;
+}
+
+it('undefined is as good as an option that is left out', () => {
+  const all = undefinedForAll(optionsSchema) as Partial<WebhooksOptions>;
+  expect(Object.keys(all).length).toBeGreaterThan(15);
+  expect(all.relay).toHaveProperty('lease', undefined);
+  expect(resolveOptions({ ...all, sources: {} })).toEqual(resolveOptions({ sources: {} }));
+  const policies = Object.fromEntries([...POLICY_NAMES].map((name) => [name, undefined]));
+  const { provider } = githubSource();
+  const source = (more: object) => resolveSource('github', { provider, secrets: ['a-secret'], ...more });
+  expect(source({ ...policies, retention: { claims: undefined, bodies: undefined } })).toEqual(source({}));
 });

@@ -3,8 +3,8 @@ import type { Logger } from '@nestjs/common';
 import { isHeard } from './inbox.logger.js';
 import { logLine, MAX_VALUE, type Facts } from './log.js';
 
-/** This package's own files: the folder above, of sources or of what was built from them. */
-const OWN = placeOf(new URL('..', import.meta.url).href);
+/** This package's own files: the folder of its sources, or of what was built from them. */
+const OWN = placeOf(new URL('../..', import.meta.url).href);
 
 /** Whether there is such a file. */
 type IsThere = (file: string) => boolean;
