@@ -198,12 +198,15 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
 /** An event that is being claimed: its arrival is told by the database. */
 export type NewEvent = Omit<StoredEvent, 'receivedAt'>;
 
+/** Before the database has told when the event arrived. */
+const NOT_YET = new Date(0);
+
 /** A row just inserted, as a lease would give it. */
 export function rowJustLeased(
   { source, tenant, eventId, id, type, occurredAt, headers, body }: NewEvent,
   row: NewHandlerRow,
   owner: string,
-  receivedAt: Date,
+  receivedAt: Date = NOT_YET,
 ): LeasedRow {
   return {
     id: row.id,

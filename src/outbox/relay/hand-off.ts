@@ -100,7 +100,7 @@ export class HandOff {
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
-    const leased = rowJustLeased(event, row, this.instance.id, new Date());
+    const leased = rowJustLeased(event, row, this.instance.id);
     // From before the insert: the lease ends no sooner than this process believes.
     return this.runner.hold(leased, performance.now() + relay.leaseMs);
   }
