@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { didYouMean } from '../core/options/did-you-mean.js';
+import { knownSource } from '../core/options/known-source.js';
 import { WebhookInboxError, type ErrorCode } from '../core/errors.js';
 import { logLine } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
@@ -99,16 +100,16 @@ export class Pauses {
     const { manager } = this.dataSource;
     const elsewhere = await (kind === 'source' ? this.relays.sources(manager) : this.relays.names(manager));
     if (elsewhere.includes(name)) return name;
-    throw this.unknown(kind, name, elsewhere);
+    return this.refuse(kind, name, elsewhere);
   }
 
-  private unknown(kind: PauseKind, name: string, elsewhere: readonly string[]): WebhookInboxError {
-    const here = kind === 'source' ? [...this.options.sources.keys()] : this.registry.names();
-    const hint = didYouMean(name, [...new Set([...here, ...elsewhere])]);
-    return new WebhookInboxError(
-      UNKNOWN[kind],
-      `No instance has the ${kind} '${name}'${hint || ': none that was seen within the hour has told its names'}`,
-    );
+  /** @throws WebhookInboxError with the nearest name, of those that are known here where there are any */
+  private refuse(kind: PauseKind, name: string, elsewhere: readonly string[]): never {
+    if (kind === 'source' && this.options.sources.size > 0) knownSource(this.options, name);
+    if (kind === 'handler' && this.registry.handlers().size > 0) this.registry.knownHandler(name);
+    if (kind === 'effect' && this.registry.effects().size > 0) this.registry.knownEffect(name);
+    const hint = didYouMean(name, elsewhere) || ': none that was seen within the hour has told its names';
+    throw new WebhookInboxError(UNKNOWN[kind], `No instance has the ${kind} '${name}'${hint}`);
   }
 
   /** Under the names of today. */
