@@ -398,6 +398,22 @@ describe('long work', () => {
 });
 
 describe('rounds', () => {
+  it('an effect that a handler enqueues waits for the next tick, however late the statements of this one are answered', async () => {
+    script.handle = async (_event, { enqueue }) => void (await enqueue('mail', {}));
+    const inbox = await start();
+    const store = inbox.app.get(OutboxStore);
+    const lease = store.lease.bind(store);
+    store.lease = async (...args) => {
+      // As long as a busy machine may take.
+      await until(() => inbox.rounds.running === 0, 300).catch(() => undefined);
+      return lease(...args);
+    };
+    await inbox.deliver('d-1');
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 1 });
+    expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 1 });
+    expect(await inbox.rows(`state <> 'done'`)).toEqual([]);
+  });
+
   it('case 34 never overlap, however often the relay is woken and however long a round takes', async () => {
     let now = 0;
     let most = 0;

@@ -102,17 +102,31 @@ export class JobRunner {
     return this.start([row], place.leaseEndsAt, true);
   }
 
-  /** @param begun it has its place */
-  start(rows: readonly LeasedRow[], leaseEndsAt: number, begun = false): StartedJob {
-    return neutral(() => this.startNow(rows, leaseEndsAt, begun));
+  /**
+   * @param begun it has its place
+   * @param after has it wait in its place, before its code runs
+   */
+  start(
+    rows: readonly LeasedRow[],
+    leaseEndsAt: number,
+    begun = false,
+    after?: Promise<unknown>,
+  ): StartedJob {
+    return neutral(() => this.startNow(rows, leaseEndsAt, begun, after));
   }
 
-  private startNow(rows: readonly LeasedRow[], leaseEndsAt: number, begun: boolean): StartedJob {
+  private startNow(
+    rows: readonly LeasedRow[],
+    leaseEndsAt: number,
+    begun: boolean,
+    after: Promise<unknown> | undefined,
+  ): StartedJob {
     const row = rows[0]!;
     for (const one of rows) this.tellHistory(one);
     const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.changed()) : undefined;
     const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun, solo };
-    const place = this.place(job);
+    const placed = this.place(job);
+    const place = after === undefined ? placed : after.then(() => placed);
     const started: StartedJob = Object.assign(job, {
       ended: place.then((begins) => (begins ? this.run(started) : new Map())),
     });

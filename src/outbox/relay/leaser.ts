@@ -21,8 +21,13 @@ import { Turns } from './turns.js';
 import { UntoldDeaths } from '../runs/untold-deaths.js';
 import type { WokenNames } from '../wake/wake-up.js';
 
-/** Told of each job as it starts: what comes after it in the round may fail. */
-type OnStart = (job: StartedJob) => void;
+/** What a round does with the jobs that it starts. */
+export interface Starting {
+  /** Told of each job as it starts: what comes after it in the round may fail. */
+  readonly onStart: (job: StartedJob) => void;
+  /** Its code runs only then. @default at once */
+  readonly after?: Promise<unknown>;
+}
 
 /** As many rows as a look must find for there to be more: the least that it was limited to. */
 const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
@@ -57,13 +62,13 @@ export class Leaser {
   ) {}
 
   // One lease at a time, so that two never count the same free places.
-  lease(ahead: boolean, onStart: OnStart): Promise<void> {
-    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(ahead, onStart));
+  lease(ahead: boolean, starting: Starting): Promise<void> {
+    const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(ahead, starting));
     this.leasing = next;
     return next;
   }
 
-  private async leaseNow(ahead: boolean, onStart: OnStart): Promise<void> {
+  private async leaseNow(ahead: boolean, starting: Starting): Promise<void> {
     const { leaseMs } = runningRelay(this.options);
     if (this.runner.isExclusive) return;
     // A connection that is half open never answers: it is given up, and the next round has another.
@@ -81,11 +86,11 @@ export class Leaser {
     for (const look of looks) {
       if (this.dry.hasAll(look)) continue;
       const wanted = look.group(this.runner.occupants);
-      moved += await this.leaseGroup(this.dry.without(wanted), leaseMs, onStart);
+      moved += await this.leaseGroup(this.dry.without(wanted), leaseMs, starting);
       if (this.runner.isExclusive) return;
     }
     // What has just come into the lane need not wait for another round.
-    if (moved > 0) await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs, onStart);
+    if (moved > 0) await this.leaseGroup(lane!.group(this.runner.occupants), leaseMs, starting);
   }
 
   /** Each batched handler is leased by a statement of its own: one statement tells which of many are worth it. */
@@ -154,7 +159,7 @@ export class Leaser {
   }
 
   /** Says how many rows have come into the lane. */
-  private async leaseGroup(group: LeaseGroup, leaseMs: number, onStart: OnStart): Promise<number> {
+  private async leaseGroup(group: LeaseGroup, leaseMs: number, starting: Starting): Promise<number> {
     const { limit, alone = false } = group;
     const names = alone ? group.names : this.starts.of(group.names);
     if (this.isHalted || limit <= 0 || names.length === 0) return 0;
@@ -179,7 +184,7 @@ export class Leaser {
         isFull,
         alone,
       );
-    else if (found === 0) return this.leaseGroup(group, leaseMs, onStart);
+    else if (found === 0) return this.leaseGroup(group, leaseMs, starting);
     this.failures.tellExhausted(exhausted);
     if (this.isHalted) {
       await this.statements.send((manager) => this.store.release(manager, leased));
@@ -189,13 +194,14 @@ export class Leaser {
     const strangers = this.strangers.in(leased);
     const whole = leased.filter((row) => !orphans.includes(row) && !strangers.includes(row));
     if (leased.length > 0) this.pace.leaseTook(performance.now() - startedAt);
-    for (const rows of this.plan.jobs(whole)) onStart(this.runner.start(rows, startedAt + leaseMs));
+    for (const rows of this.plan.jobs(whole))
+      starting.onStart(this.runner.start(rows, startedAt + leaseMs, false, starting.after));
     for (const row of orphans) await this.failures.bury(row);
     if (strangers.length > 0)
       await this.statements.send((manager) => this.strangers.giveBack(manager, strangers));
     // What was dead before it could run has not used the lane's turn.
     if (alone && exhausted.length + orphans.length + strangers.length > 0)
-      return this.leaseGroup(group, leaseMs, onStart);
+      return this.leaseGroup(group, leaseMs, starting);
     return moved;
   }
 }

@@ -18,14 +18,15 @@ export class OutboxRelay {
   constructor(private readonly rounds: Rounds) {}
 
   /**
-   * One round: leases what is due and there is room for, runs it to its end, and says what became of it.
+   * One round: leases what is due and there is room for, runs it to its end, and says what became of it. What a handler of this round
+   * enqueues waits for the next.
    * @throws when the outbox could not be read, after the end of what it has started all the same
    */
   async tick(): Promise<TickReport> {
     this.rounds.wake(undefined);
     const ends: StartedJob['ended'][] = [];
     try {
-      await this.rounds.start(false, (job) => ends.push(job.ended));
+      await this.rounds.startTogether((job) => ends.push(job.ended));
     } finally {
       await Promise.all(ends);
     }

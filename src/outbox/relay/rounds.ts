@@ -45,7 +45,22 @@ export class Rounds {
    * @throws when the outbox could not be read
    */
   start(ahead: boolean, onStart: (job: StartedJob) => void): Promise<void> {
-    return this.leaser.lease(ahead, onStart);
+    return this.leaser.lease(ahead, { onStart });
+  }
+
+  /**
+   * As `start`, for a round by itself. Runs begin when all has been looked at: a look that is answered late must not find what a run of
+   * this very round has enqueued. They begin after a part of the lease at the latest, since a look may never be answered.
+   */
+  async startTogether(onStart: (job: StartedJob) => void): Promise<void> {
+    let looked: () => void;
+    const all = new Promise<void>((resolve) => (looked = resolve));
+    const after = within(all, runningRelay(this.options).leaseMs / 6);
+    try {
+      await this.leaser.lease(false, { onStart, after });
+    } finally {
+      looked!();
+    }
   }
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
