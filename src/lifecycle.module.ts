@@ -75,7 +75,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
       const waits = this.registry.hasInline(source.name);
       const routes = this.registry.routesOf(source.name);
       const said = [...cautions(source, { waits, routes }), ...nearTypes(source.provider, handlers)];
-      for (const text of said) this.logger.warn(logLine(text, {}));
+      for (const text of said) this.logger.warn(logLine(text, { source: source.name }));
     }
     this.tellWay();
     this.urls.tell();

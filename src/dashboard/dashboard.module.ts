@@ -1,5 +1,6 @@
 import { Inject, Module, type DynamicModule, type OnApplicationBootstrap } from '@nestjs/common';
 import { InboxLogger } from '../core/log/inbox.logger.js';
+import { logLine } from '../core/log/log.js';
 import { DashboardActions } from './dashboard.actions.js';
 import { dashboardController } from './dashboard.controller.js';
 import { DashboardLists } from './dashboard.lists.js';
@@ -44,7 +45,10 @@ export class WebhooksDashboardModule implements OnApplicationBootstrap {
   onApplicationBootstrap(): void {
     if (this.options.unauthenticated) {
       this.logger.warn(
-        `the dashboard at '${this.options.path}' asks nobody who they are (allowUnauthenticated): for this machine only`,
+        logLine(
+          `the dashboard at '${this.options.path}' asks nobody who they are (allowUnauthenticated): for this machine only`,
+          {},
+        ),
       );
     }
   }

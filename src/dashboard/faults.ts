@@ -1,6 +1,6 @@
-import type { Logger } from '@nestjs/common';
 import { sqlStateOf } from '../core/classify.js';
 import { InputRefused, NotAnswered, WebhookInboxError } from '../core/errors.js';
+import type { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 
 /** An answer other than 200. */
@@ -14,7 +14,7 @@ export class Refused extends Error {
 }
 
 /** Status and text for the page: never a stack, a statement or a table's name. */
-export function faultOf(error: unknown, logger: Logger): [number, string] {
+export function faultOf(error: unknown, logger: InboxLogger): [number, string] {
   if (error instanceof Refused) return [error.status, error.message];
   if (error instanceof InputRefused) return [400, error.message];
   if (error instanceof NotAnswered) return [503, error.message];

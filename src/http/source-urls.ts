@@ -1,7 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { InboxLogger } from '../core/log/inbox.logger.js';
-import { logLine } from '../core/log/log.js';
+import { logLine, type LogLine } from '../core/log/log.js';
 import { Throttle } from '../core/log/throttle.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -100,8 +100,8 @@ export class SourceUrls {
   }
 }
 
-function oneSource(source: string, text: string): string {
-  return logLine(`source '${source}' ${text}`, {});
+function oneSource(source: string, text: string): LogLine {
+  return logLine(`source '${source}' ${text}`, { source });
 }
 
 function listed(items: readonly string[], max: number): string {

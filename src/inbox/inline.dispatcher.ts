@@ -139,6 +139,7 @@ export class InlineDispatcher {
     this.logger.log(
       logLine(taken.won ? 'claimed' : 'duplicate', {
         source: source.name,
+        tenant: event.tenant,
         event: event.eventId,
         type: event.type,
         id: event.id,
@@ -196,7 +197,7 @@ export class InlineDispatcher {
       this.wakeUp.wake();
       return this.conclude(inline, taken!, false);
     }
-    const facts = { source: source.name, event: event.eventId };
+    const facts = { source: source.name, tenant: event.tenant, event: event.eventId };
     this.logger.warn(
       logLine(`inline transaction failed, claimed without it: ${errorText(error)}`, {
         ...facts,

@@ -71,7 +71,9 @@ export class Erasure {
     if (report.cancelled.length > 0) this.wakeUp.wake();
     this.logger.log(
       logLine(`erasure: ${report.outcome}`, {
-        ...key,
+        source: key.source,
+        tenant: key.tenant,
+        event: key.eventId,
         by,
         cancelled: report.cancelled.length,
         possiblySent: report.possiblySent.length,

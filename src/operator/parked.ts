@@ -29,10 +29,11 @@ export class Parked {
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
     return this.audit.noted({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
-      const decided = await this.store.decide(this.dataSource.manager, outboxId, decision);
+      const row = await this.store.decide(this.dataSource.manager, outboxId, decision);
       const { by, reason } = decider;
-      if (decided)
-        this.logger.log(logLine('parked effect decided', { outbox: outboxId, decision, by, reason }));
+      if (row !== undefined)
+        this.logger.log(logLine('parked effect decided', { ...row, decision, by, reason }));
+      const decided = row !== undefined;
       if (decided && decision === 'retry') this.wakeUp.wake();
       return [decided, { decided }];
     });

@@ -12,7 +12,7 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit, targetOfRows } from '../storage/desk/audit.js';
 import { AuditStore } from '../storage/desk/audit.store.js';
-import { DecisionStore } from '../storage/desk/decision.store.js';
+import { DecisionStore, type DecidedRow } from '../storage/desk/decision.store.js';
 import type { Decider } from '../core/decider.js';
 
 /** A row that is not dead. */
@@ -73,10 +73,9 @@ export class Revivals {
   async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     return this.audit.noted({ action: 'revive', ...targetOfRows(outboxIds) }, decider, async () => {
-      const revived = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
+      const rows = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
+      const revived = this.tell('revived', rows, decider);
       const others = await this.toldOthers('not revived', outboxIds, revived, decider);
-      const { by, reason } = decider;
-      for (const outbox of revived) this.logger.log(logLine('revived', { outbox, by, reason }));
       if (revived.length > 0) this.wakeUp.wake();
       return [revived, { revived: revived.length, ...others }];
     });
@@ -85,16 +84,22 @@ export class Revivals {
   /** What rows are that are not dead, so that they can be neither revived nor given up. Dead ones are left out. */
   async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
+    return (await this.notDead(outboxIds)).map(({ outboxId, why }) => ({ outboxId, why }));
+  }
+
+  private async notDead(
+    outboxIds: readonly string[],
+  ): Promise<(NotDead & { readonly row: Partial<DecidedRow> })[]> {
     const { manager } = this.dataSource;
     const ids = outboxIds.map((id) => id.toLowerCase());
-    const states = await this.store.states(manager, ids);
+    const found = await this.store.states(manager, ids);
     const deeds = await this.auditRows.lastDeeds(manager, ids);
     return outboxIds.flatMap((outboxId, at) => {
-      const state = states.get(ids[at]!);
+      const { state, ...row } = found.get(ids[at]!) ?? {};
       if (state === 'dead') return [];
       const deed = deeds.get(ids[at]!);
       const first = deed === undefined ? '' : ` (${deed.actor}: ${deed.action}, ${deed.at.toISOString()})`;
-      return [{ outboxId, why: `${state === undefined ? NO_ROW : WHY_NOT[state]}${first}` }];
+      return [{ outboxId, why: `${state === undefined ? NO_ROW : WHY_NOT[state]}${first}`, row }];
     });
   }
 
@@ -129,13 +134,18 @@ export class Revivals {
   async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     return this.audit.noted({ action: 'give up', ...targetOfRows(outboxIds) }, decider, async () => {
-      const givenUp = await this.store.giveUp(this.dataSource.manager, outboxIds);
+      const rows = await this.store.giveUp(this.dataSource.manager, outboxIds);
+      const givenUp = this.tell('given up', rows, decider);
       const others = await this.toldOthers('not given up', outboxIds, givenUp, decider);
-      const { by, reason } = decider;
-      for (const outbox of givenUp) this.logger.log(logLine('given up', { outbox, by, reason }));
       if (givenUp.length > 0) this.wakeUp.wake();
       return [givenUp, { givenUp: givenUp.length, ...others }];
     });
+  }
+
+  /** A line for each row; returns their ids. */
+  private tell(what: string, rows: readonly DecidedRow[], { by, reason }: Decider): string[] {
+    for (const row of rows) this.logger.log(logLine(what, { ...row, by, reason }));
+    return rows.map(({ outbox }) => outbox);
   }
 
   /** A row that could not be helped says why, where the person looks: in the log and in the audit. */
@@ -147,10 +157,10 @@ export class Revivals {
   ): Promise<{ readonly others?: readonly NotDead[] }> {
     const others = asked.filter((id) => !helped.includes(id.toLowerCase()));
     if (others.length === 0) return {};
-    const found = await this.whyNotDead(others);
-    for (const { outboxId, why } of found)
-      this.logger.warn(logLine(`${what}: ${why}`, { outbox: outboxId, by }));
-    return { others: found };
+    const found = await this.notDead(others);
+    for (const { outboxId: outbox, why, row } of found)
+      this.logger.warn(logLine(`${what}: ${why}`, { outbox, ...row, by }));
+    return { others: found.map(({ outboxId, why }) => ({ outboxId, why })) };
   }
 
   /** Only a delivery can run them: one that were due now would be dead at the relay's next look. */

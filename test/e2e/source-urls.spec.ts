@@ -49,7 +49,7 @@ class Clashing {
 it('an application context serves nothing: it says what runs, and nothing of URLs', async () => {
   const database = await createDatabase();
   const lines: string[] = [];
-  const keep = (line: string) => void lines.push(line);
+  const keep = (line: unknown) => void lines.push(String(line));
   const webhooks = WebhooksModule.forRoot({ sources: { awardee: awardeeSource() } });
   const context = await NestFactory.createApplicationContext(
     hostModule({ databaseUrl: database.url, webhooks, providers: [Grants] }),
@@ -89,14 +89,14 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     configure: (application: INestApplication) => void = () => undefined,
     webhooks = WebhooksModule.forRoot({ sources }),
   ) => {
-    const keep = (line: string) => void lines.push(line);
+    const keep = (line: unknown) => void lines.push(String(line));
     const started = await startHost(
       adapter,
       { databaseUrl: database.url, webhooks, ...host },
       {
         configure: (application) => {
-          const warn = (line: string) => {
-            warnings.push(line);
+          const warn = (line: unknown) => {
+            warnings.push(String(line));
             keep(line);
           };
           application.useLogger({ log: keep, warn, error: keep });

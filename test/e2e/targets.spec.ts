@@ -260,7 +260,11 @@ describe.each(ADAPTERS)('log lines that anyone can cause on %s', (adapter) => {
 
 it('on Express, bytes that something else has read: one line in a minute', async () => {
   const lines: string[] = [];
-  const logger: LoggerService = { log() {}, warn() {}, error: (line: string) => void lines.push(line) };
+  const logger: LoggerService = {
+    log() {},
+    warn() {},
+    error: (line: unknown) => void lines.push(String(line)),
+  };
   const server = express();
   server.use((request, _response, next) => void request.resume().once('end', next));
   const webhooks = WebhooksModule.forRoot({ sources: { github: sesmetricSource() } });

@@ -112,7 +112,7 @@ describe('R05 case 41 skipStale', () => {
   it('a time that is none runs and moves no mark, and is warned of once', async () => {
     const warnings: string[] = [];
     const quiet = () => undefined;
-    const logger = { log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) };
+    const logger = { log: quiet, error: quiet, warn: (text: unknown) => void warnings.push(String(text)) };
     await start({ skipStale }, { configure: (app) => app.useLogger(logger) });
     await deliver('1', 'newest', '2026-01-02T00:00:00Z');
     await inbox.relay.tick();

@@ -128,7 +128,11 @@ describe('boot', () => {
         providers,
         webhooks: { sources: { asana: asana({ secrets: ['a-secret-of-some-length'], ackTimeout: '20s' }) } },
         configure: (app) =>
-          app.useLogger({ log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) }),
+          app.useLogger({
+            log: quiet,
+            error: quiet,
+            warn: (text: unknown) => void warnings.push(String(text)),
+          }),
       });
       await inbox.stop();
       const told = warnings.filter((text) => text.includes('gives up after'));

@@ -16,7 +16,7 @@ afterAll(() => database?.drop());
 
 describe('a database without the tables', () => {
   const lines: string[] = [];
-  const keep = (line: string) => void lines.push(line);
+  const keep = (line: unknown) => void lines.push(String(line));
   let inbox: TestInbox;
   beforeAll(async () => {
     inbox = await startInbox({

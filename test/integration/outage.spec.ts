@@ -129,7 +129,7 @@ describe('the database is down', () => {
 
   it('the log tells of it with growing pauses, and once that it is over', async () => {
     const lines: string[] = [];
-    const keep = (line: string) => void lines.push(line);
+    const keep = (line: unknown) => void lines.push(String(line));
     const told = (text: string) => lines.filter((line) => line.includes(text));
     const failing = 'the outbox could not be read';
     const to = await start({

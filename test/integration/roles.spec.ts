@@ -42,7 +42,7 @@ function urlOf(part: Part): string {
 }
 
 async function start(part: Part, webhooks: Partial<WebhooksOptions>): Promise<TestInbox> {
-  const keep = (line: string) => void lines.push(line);
+  const keep = (line: unknown) => void lines.push(String(line));
   const providers = [
     scripted(
       {

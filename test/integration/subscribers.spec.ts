@@ -241,7 +241,7 @@ describe('claims', () => {
       },
       configure: (app) => {
         app.useLogger({
-          log: (line: string) => void lines.push(line),
+          log: (line: unknown) => void lines.push(String(line)),
           warn: () => undefined,
           error: () => undefined,
         });

@@ -39,7 +39,7 @@ describe('wake-up across instances', () => {
   const apps: INestApplication[] = [];
   const warnings: string[] = [];
   const quiet = () => undefined;
-  const logger = { log: quiet, error: quiet, warn: (text: string) => void warnings.push(text) };
+  const logger = { log: quiet, error: quiet, warn: (text: unknown) => void warnings.push(String(text)) };
 
   beforeEach(async () => {
     database = await createDatabase();

@@ -1,4 +1,8 @@
-import { errorText } from '../../src/core/log/log.js';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import ts from 'typescript';
+import { errorText, LOGGERS_OWN, logLine, LogLine } from '../../src/core/log/log.js';
 import { validated } from '../../src/core/options/standard-schema.js';
 
 /** Of a payload's. */
@@ -82,5 +86,198 @@ describe('an error as text', () => {
     const text = errorText(error);
     expect(Buffer.byteLength(text)).toBeLessThanOrEqual(4_000);
     expect(text).toMatch(/é…$/);
+  });
+});
+
+/** A line as the code has it. */
+interface CodeLine {
+  readonly file: string;
+  readonly text: string;
+  /** Its facts; where they have a name, what that is made of. */
+  readonly facts: string;
+}
+
+function linesOf(file: string): CodeLine[] {
+  const source = ts.createSourceFile(
+    file,
+    readFileSync(join('src', file), 'utf8'),
+    ts.ScriptTarget.Latest,
+    true,
+  );
+  const lines: CodeLine[] = [];
+  const named = new Map<string, string>();
+  const plain = (node: ts.Node | undefined) => node?.getText(source).replace(/\s+/g, ' ') ?? '';
+  const visit = (node: ts.Node): void => {
+    if (ts.isVariableDeclaration(node)) {
+      const { parent } = node.parent;
+      named.set(
+        plain(node.name),
+        plain(node.initializer ?? (ts.isForOfStatement(parent) ? parent.expression : undefined)),
+      );
+    }
+    if (
+      (ts.isCallExpression(node) || ts.isNewExpression(node)) &&
+      /^logLine$/i.test(plain(node.expression))
+    ) {
+      const [text, facts] = node.arguments ?? [];
+      const given = plain(facts);
+      const made = [...named]
+        .filter(([name]) => new RegExp(`(^|\\.\\.\\.)${name}\\b`).test(given))
+        .map(([, of]) => of);
+      lines.push({ file, text: plain(text), facts: [given, ...made].join(' ') });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return lines;
+}
+
+/** They make lines of what others give them. */
+const MAKERS = new Set(['core/log/log.ts', 'core/log/stack.ts']);
+const LINES = readdirSync('src', { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.ts') && !MAKERS.has(file))
+  .sort()
+  .flatMap(linesOf);
+
+/** Facts of a row (`rowFacts`, what a person decided about), of a delivery, of an event, of an alert, of an error of one of these. */
+const OF_AN_EVENT = /rowFacts\(|deliveryFacts\(|alertFacts\(|\.\.\.row\b|\bsource\b.*\btenant\b.*\bevent\b/;
+
+const beginningOf = (text: string) =>
+  text
+    .replaceAll(/\$\{[^}]*\}/g, '…')
+    .replaceAll(/^[`']|[`']$/g, '')
+    .slice(0, 40)
+    .trim();
+
+/** Lines that are about no single event: where they are, and the beginning of their text or its name in the code. */
+const OF_NO_EVENT: readonly string[] = [
+  'core/telemetry/alerts.ts: onAlert failed: …',
+  "dashboard/dashboard.module.ts: the dashboard at '…' asks nobody who the",
+  'dashboard/faults.ts: the dashboard failed: …',
+  'handlers/class-names.ts: text',
+  'handlers/passed-over.ts: … is not registered: …',
+  'handlers/passed-over.ts: text',
+  'handlers/passed-over.ts: text',
+  'http/answer.writer.ts: text',
+  'http/direct/direct.route.ts: text',
+  "http/source-urls.ts: source '…' …",
+  'http/webhook.requests.ts: the raw bytes of a webhook are gone: som',
+  'inbox/catch-up/backfills.ts: backfill ended',
+  'inbox/catch-up/backfills.ts: not backfilled: …',
+  'inbox/catch-up/record.reconciler.ts: text',
+  'inbox/catch-up/startup.reconciler.ts: reconciled',
+  'inbox/catch-up/startup.reconciler.ts: reconciliation failed: …',
+  'inbox/hand-off.ts: hand-off failed: …',
+  'inbox/inbox.ts: text',
+  'inbox/rejections.ts: rejected: …',
+  'lifecycle.module.ts: text',
+  'lifecycle.module.ts: claims are committed …: …',
+  'lifecycle.module.ts: draining: …',
+  'operator/desk.keeper.ts: dropped, since it cannot be stored: …',
+  'operator/desk.keeper.ts: counts could not be written down: …',
+  'operator/explain/rejection.explainer.ts: an explained rejection could not be stor',
+  'operator/explain/second-look.ts: text',
+  'operator/former-sources.ts: sources are stored and not configured: …',
+  "operator/pauses.ts: changed ? 'paused' : 'nothing changed: i",
+  "operator/pauses.ts: changed ? 'resumed' : 'nothing changed:",
+  'operator/replay/forwarder.ts: forward',
+  'operator/replay/replays.ts: replay',
+  'operator/retention.ts: retention ended',
+  'operator/retention.ts: retention failed: …',
+  'outbox/relay/leaser.ts: text',
+  'outbox/relay/outbox.relay.ts: leases are not renewed yet',
+  'outbox/relay/outbox.relay.ts: leases could not be renewed: …',
+  'outbox/relay/outbox.relay.ts: leases could not be given back: …',
+  'outbox/relay/relay.loop.ts: the outbox can be read again',
+  'outbox/relay/relay.loop.ts: the outbox could not be read: …',
+  'outbox/runs/dead-letters.ts: dead letters could not be counted: …',
+  'outbox/wake/notifier.ts: text',
+  'outbox/wake/wake.listener.ts: LISTEN is down; polling until it is back',
+  'outbox/wake/wake.listener.ts: LISTEN succeeded, but notifications do n',
+  'storage/desk/audit.ts: audit row without its outcome: …',
+  'storage/postgres/host-transaction.ts: after a COMMIT, and without effect on it',
+  'storage/postgres/one-message.ts: something around the pg client copies qu',
+  'storage/postgres/stray-queries.ts: unwatched(NODE_ENV)',
+  'storage/postgres/stray-queries.ts: a handler reads past its transaction, an',
+];
+
+describe('R38 every line of the log', () => {
+  it('that the code has is about no event, or has source, tenant and event; about a row, also outbox, name and attempt', () => {
+    const others = LINES.filter(({ facts }) => !OF_AN_EVENT.test(facts));
+    expect(others.map(({ file, text }) => `${file}: ${beginningOf(text)}`)).toEqual(OF_NO_EVENT);
+    expect(LINES.length - others.length).toBeGreaterThan(25);
+  });
+
+  it('is made of text and facts alone: every call of a logger is given one', () => {
+    // The type of `InboxLogger` asks for it; another logger would not.
+    const other = readdirSync('src', { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.ts') && file !== 'core/log/inbox.logger.ts')
+      .filter((file) =>
+        /new Logger\(|\bLogger\.(log|warn|error|debug)\(|^[^*]*console\.\w+\(/m.test(
+          readFileSync(join('src', file), 'utf8'),
+        ),
+      );
+    expect(other).toEqual([]);
+  });
+
+  it('has its facts as fields for loggers that keep objects, and as text for those that print', () => {
+    const line = logLine('attempt failed: no', {
+      source: 'stripe',
+      tenant: '',
+      event: 'evt 1',
+      attempt: 2,
+      at: '/a.ts:1:1',
+    });
+    expect(Object.fromEntries(Object.entries(line))).toEqual({
+      msg: 'attempt failed: no',
+      source: 'stripe',
+      event: 'evt 1',
+      attempt: 2,
+      at: '/a.ts:1:1',
+    });
+    const text = 'attempt failed: no source=stripe event="evt 1" attempt=2 at=/a.ts:1:1';
+    expect([String(line), inspect(line), line.message]).toEqual([text, text, 'attempt failed: no']);
+  });
+
+  it('can be taken for a text by a logger of the application’s own', () => {
+    const line: unknown = logLine('claimed', { event: 'evt 1' });
+    const text = line as string;
+    expect(text.includes('evt 1')).toBe(true);
+    expect(text.replace('evt 1', '***').split(' ')).toEqual(['claimed', 'event="***"']);
+    expect(['', text, text].join('')).toBe('claimed event="evt 1"claimed event="evt 1"');
+    expect(/claimed/.test(text)).toBe(true);
+    expect([line]).toEqual([expect.stringContaining('evt 1')]);
+  });
+
+  it('has no fact by a name that loggers give to their own fields', () => {
+    const names = [
+      ...readFileSync('src/core/telemetry/alert.ts', 'utf8').matchAll(/readonly (\w+)\??:/g),
+    ].map(([, name]) => name!);
+    expect(names.filter((name) => (LOGGERS_OWN as readonly string[]).includes(name))).toEqual([]);
+    const keys = LINES.flatMap(({ facts }) =>
+      [...facts.matchAll(/(?:[{,] )(\w+)(?=[:,]| })/g)].map(([, key]) => key!),
+    );
+    expect(keys.filter((key) => (LOGGERS_OWN as readonly string[]).includes(key))).toEqual([]);
+  });
+
+  it.each([
+    'a\r\nforged',
+    'a\u001b[2Jforged',
+    'a\u2028forged',
+    'a\u0085forged',
+    'a\u202eforged',
+    'a\u0000forged',
+  ])('is one line, whatever a provider sends: %j', (forged) => {
+    const line = new LogLine(
+      `rejected: ${forged}`,
+      { source: 's', event: forged, [`reason`]: forged.repeat(100) },
+      `    at ${forged.replaceAll('\n', ' ')}`,
+    );
+    const { stack, ...fields } = line;
+    for (const text of [...Object.values(fields), ...String(line).split('\n'), ...stack!.split('\n')])
+      expect(text).toMatch(/^[\x20-\x7e…]*$/);
+    expect(String(line).split('\n')).toHaveLength(2);
+    expect(stack).not.toMatch(/^forged/m);
+    for (const value of Object.values(fields).slice(1)) expect(value.length).toBeLessThan(1_000);
   });
 });

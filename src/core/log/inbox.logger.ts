@@ -1,4 +1,5 @@
 import { Logger, type LogLevel } from '@nestjs/common';
+import type { LogLine } from './log.js';
 
 /**
  * Whether a line of this level may reach somebody: a line that nobody gets is not made. Nest 11 answers `isLevelEnabled` with false
@@ -17,19 +18,19 @@ export class InboxLogger extends Logger {
     super('WebhookInbox');
   }
 
-  override log(line: string): void {
+  override log(line: LogLine): void {
     this.guarded(() => super.log(line));
   }
 
-  override warn(line: string): void {
+  override warn(line: LogLine): void {
     this.guarded(() => super.warn(line));
   }
 
-  override error(line: string): void {
+  override error(line: LogLine): void {
     this.guarded(() => super.error(line));
   }
 
-  override debug(line: string): void {
+  override debug(line: LogLine): void {
     this.guarded(() => super.debug(line));
   }
 

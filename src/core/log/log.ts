@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { isNativeError } from 'node:util/types';
 import { WebhookInboxError } from '../errors.js';
 import { headOf, storable } from '../event.js';
@@ -9,15 +10,80 @@ export const MAX_ERROR_BYTES = 4_000;
 /** How many characters of a value stand on a log line. */
 export const MAX_VALUE = 128;
 
-/** Facts that stand on each log line: source, event, outbox, attempt, … */
-export type Facts = Readonly<Record<string, string | number | undefined>>;
+/** Names that pino, winston and Nest's own logger give to their parts of a line. */
+export const LOGGERS_OWN = [
+  'msg',
+  'message',
+  'level',
+  'time',
+  'timestamp',
+  'pid',
+  'hostname',
+  'context',
+  'stack',
+] as const;
 
-/** `message key=value key="odd value"`: one line whatever the values hold, each cut to `MAX_VALUE` characters. */
-export function logLine(message: string, facts: Facts): string {
-  const parts = Object.entries(facts)
-    .filter(([, value]) => value !== undefined && value !== '')
-    .map(([key, value]) => `${key}=${shown(String(value))}`);
-  return [oneLine(message), ...parts].join(' ');
+/** Facts that stand on a log line: source, event, outbox, attempt, … Never by a name that loggers give to their own fields. */
+export type Facts = Readonly<Record<string, string | number | undefined>> & {
+  readonly [name in (typeof LOGGERS_OWN)[number]]?: never;
+};
+
+/**
+ * One line of the log. A logger that keeps objects, as nestjs-pino does, finds its facts as fields beside `msg`. Nest's own logger,
+ * `String(line)` and `console.log(line)` show `msg key=value key="odd value"`: one line, whatever the values hold. A value is cut to
+ * `MAX_VALUE` characters.
+ */
+export class LogLine {
+  readonly msg: string;
+  /** Frames of an error's stack: the one field with lines of its own. */
+  declare readonly stack?: string;
+
+  constructor(message: string, facts: Facts, stack?: string) {
+    this.msg = oneLine(message);
+    for (const [key, given] of Object.entries<unknown>(facts)) {
+      if (given === undefined || given === '') continue;
+      const value = typeof given === 'number' ? given : cut(String(given));
+      // Not assigned: a fact may have the name of a method below.
+      Object.defineProperty(this, key, { value, enumerable: true });
+    }
+    if (stack !== undefined) this.stack = stack.split('\n').map(oneLine).join('\n');
+  }
+
+  /** Where nest-winston looks for the text. */
+  get message(): string {
+    return this.msg;
+  }
+
+  toString(): string {
+    // A text may begin with its source.
+    const told = this.msg.startsWith("source '") ? ['msg', 'stack', 'source'] : ['msg', 'stack'];
+    const facts = Object.entries(this).filter(([key]) => !told.includes(key));
+    const line = [this.msg, ...facts.map(([key, value]) => `${key}=${shown(String(value))}`)].join(' ');
+    return this.stack === undefined ? line : `${line}\n${this.stack}`;
+  }
+
+  [inspect.custom](): string {
+    return this.toString();
+  }
+
+  /** As the methods below. */
+  get [Symbol.toStringTag](): string {
+    return 'String';
+  }
+}
+
+// A logger of the application's own may take each line for a text, and mask or look for a part of it.
+for (const name of Object.getOwnPropertyNames(String.prototype)) {
+  const method: unknown = Reflect.get(String.prototype, name);
+  if (typeof method !== 'function' || Object.hasOwn(LogLine.prototype, name)) continue;
+  const value = function (this: LogLine, ...given: unknown[]): unknown {
+    return Reflect.apply(method, this.toString(), given);
+  };
+  Object.defineProperty(LogLine.prototype, name, { value });
+}
+
+export function logLine(message: string, facts: Facts): LogLine {
+  return new LogLine(message, facts);
 }
 
 /**
@@ -61,12 +127,13 @@ export function errorDetail(error: unknown): string {
     : text;
 }
 
-function shown(value: string): string {
-  const cut = value.length > MAX_VALUE ? `${headOf(value, MAX_VALUE - 1)}…` : value;
-  return /^[\w.:/@…-]+$/.test(cut) ? cut : oneLine(JSON.stringify(cut));
+const shown = (value: string) => (/^[\w.:/@…-]+$/.test(value) ? value : JSON.stringify(value));
+
+function cut(value: string): string {
+  return oneLine(value.length > MAX_VALUE ? `${headOf(value, MAX_VALUE - 1)}…` : value);
 }
 
-const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+const UNPRINTABLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 function oneLine(text: string): string {
   return text.replace(UNPRINTABLE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -1,10 +1,16 @@
 import { existsSync } from 'node:fs';
-import type { Logger } from '@nestjs/common';
-import { isHeard } from './inbox.logger.js';
-import { logLine, MAX_VALUE, type Facts } from './log.js';
+import { isHeard, type InboxLogger } from './inbox.logger.js';
+import { LogLine, MAX_VALUE, type Facts } from './log.js';
 
-/** This package's own files: the folder of its sources, or of what was built from them. */
-const OWN = placeOf(new URL('../..', import.meta.url).href);
+/** This package's own files: the folder of its sources, or of what was built from them. A bundle has them in the application's. */
+const OWN = ownFolder(import.meta.url);
+
+/** @param url of this module; undefined where a bundler has made CommonJS of it */
+function ownFolder(url: string | undefined): string | undefined {
+  return url !== undefined && /\/core\/log\/stack\.[jt]s$/.test(url)
+    ? placeOf(new URL('../..', url).href)
+    : undefined;
+}
 
 /** Whether there is such a file. */
 type IsThere = (file: string) => boolean;
@@ -19,7 +25,10 @@ const MAX_CAUSES = 5;
 export function placeOfError(error: unknown, own = OWN, isThere: IsThere = existsSync): string | undefined {
   const places = chain(error).flatMap((one) => frames(one).map(placeOfFrame));
   const isApplications = (at: string) =>
-    at !== '' && !at.includes('/node_modules/') && !at.startsWith(own) && !isTypeOrms(at, isThere);
+    at !== '' &&
+    !at.includes('/node_modules/') &&
+    !(own !== undefined && at.startsWith(own)) &&
+    !isTypeOrms(at, isThere);
   const place = places.find(isApplications);
   return place !== undefined && place.length > MAX_VALUE
     ? `…${place.slice(1 - MAX_VALUE).replace(/^[\udc00-\udfff]/, '')}`
@@ -27,10 +36,10 @@ export function placeOfError(error: unknown, own = OWN, isThere: IsThere = exist
 }
 
 /** Tells the whole stack, where somebody wants to know. */
-export function tellStack(logger: Logger, error: unknown, facts: Facts): void {
+export function tellStack(logger: InboxLogger, error: unknown, facts: Facts): void {
   if (!isHeard('debug')) return;
   const stack = stackOf(error);
-  if (stack !== '') logger.debug(`${logLine('the stack of it', facts)}\n${stack}`);
+  if (stack !== '') logger.debug(new LogLine('the stack of it', facts, stack));
 }
 
 /** The frames of an error's stack, and those of its causes; no message, which may hold a payload, or what looks like a frame. */

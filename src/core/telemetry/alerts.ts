@@ -1,7 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../log/inbox.logger.js';
 import type { Alert } from './alert.js';
-import { errorText, logLine } from '../log/log.js';
+import { errorText, logLine, type Facts } from '../log/log.js';
 import type { ResolvedOptions } from '../options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../tokens.js';
 
@@ -22,9 +22,7 @@ export class Alerts {
 
   raise(alert: Alert): void {
     for (const listener of this.listeners) listener(alert);
-    const { kind, ...facts } = alert;
-    const { event, ...flat } = facts as Record<string, unknown> & { event?: Record<string, string> };
-    this.logger.warn(logLine(`alert ${kind}`, { ...event, ...(flat as Record<string, string>) }));
+    this.logger.warn(logLine(`alert ${alert.kind}`, alertFacts(alert)));
     void this.tell(alert);
   }
 
@@ -35,4 +33,11 @@ export class Alerts {
       this.logger.error(logLine(`onAlert failed: ${errorText(error)}`, { alert: alert.kind }));
     }
   }
+}
+
+/** By the names that they have on every line. */
+function alertFacts(alert: Alert): Facts {
+  const { kind: _, event, outboxId: outbox, ...flat } = { event: undefined, outboxId: undefined, ...alert };
+  const { source, tenant, eventId } = event ?? {};
+  return { source, tenant, event: eventId, outbox, ...(flat as Facts) };
 }

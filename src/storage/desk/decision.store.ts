@@ -9,30 +9,37 @@ import { PLACE } from '../turn.sql.js';
 /** What a person decides about an effect whose end is not known. */
 export type ParkedDecision = 'retry' | 'done' | 'dead';
 
+/** A row by the names that its facts have on a line of the log; '' is none. */
+export interface DecidedRow {
+  readonly source: string;
+  readonly tenant: string;
+  readonly event: string;
+  readonly outbox: string;
+  readonly name: string;
+  readonly attempt: number;
+}
+
+const DECIDED = `coalesce(o.source, '') AS source, coalesce(o.tenant, '') AS tenant, coalesce(o.event_id, '') AS event,
+  o.id AS outbox, o.name, o.attempt`;
+
 /** What people do to single rows. */
 @Injectable()
 export class DecisionStore {
   /**
-   * Gives dead rows new attempts. Returns the ids of those that were dead.
+   * Gives dead rows new attempts. Returns those that were dead.
    * @param waiting handlers whose rows wait for a redelivery, and how long, in milliseconds
    */
   async revive(
     manager: EntityManager,
     outboxIds: readonly string[],
     waiting: readonly { readonly name: string; readonly ms: number }[],
-  ): Promise<string[]> {
-    const rows: { id: string }[] = await query(manager, REVIVE, [
-      outboxIds,
-      waiting.map(({ name }) => name),
-      waiting.map(({ ms }) => ms),
-    ]);
-    return rows.map((row) => row.id);
+  ): Promise<DecidedRow[]> {
+    return query(manager, REVIVE, [outboxIds, waiting.map(({ name }) => name), waiting.map(({ ms }) => ms)]);
   }
 
-  /** Lets dead rows be: they hold their key no longer, and no redelivery revives them. Returns the ids of those that were dead. */
-  async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<string[]> {
-    const rows: { id: string }[] = await query(manager, GIVE_UP, [outboxIds]);
-    return rows.map((row) => row.id);
+  /** Lets dead rows be: they hold their key no longer, and no redelivery revives them. Returns those that were dead. */
+  async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<DecidedRow[]> {
+    return query(manager, GIVE_UP, [outboxIds]);
   }
 
   /** How many rows of each name a revival would run, and how many effects of theirs stay done. */
@@ -76,23 +83,30 @@ export class DecisionStore {
     );
   }
 
-  /** The state of each row that is there. */
-  async states(manager: EntityManager, outboxIds: readonly string[]): Promise<Map<string, OutboxState>> {
-    const rows: { id: string; state: OutboxState }[] = await query(
+  /** Each row that is there, with its state, by its id. */
+  async states(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+  ): Promise<Map<string, DecidedRow & { readonly state: OutboxState }>> {
+    const rows: (DecidedRow & { state: OutboxState })[] = await query(
       manager,
-      `SELECT id, state FROM webhook_outbox WHERE id = ANY($1::uuid[])`,
+      `SELECT ${DECIDED}, o.state FROM webhook_outbox o WHERE o.id = ANY($1::uuid[])`,
       [outboxIds],
     );
-    return new Map(rows.map(({ id, state }) => [id, state]));
+    return new Map(rows.map((row) => [row.outbox, row]));
   }
 
   /**
    * Decides about a parked effect. `retry` forgets what was begun, and the time since the key was first used.
-   * False when the row is not parked.
+   * Undefined when the row is not parked.
    */
-  async decide(manager: EntityManager, outboxId: string, decision: ParkedDecision): Promise<boolean> {
-    const rows: unknown[] = await query(manager, DECIDE, [outboxId, decision]);
-    return rows.length === 1;
+  async decide(
+    manager: EntityManager,
+    outboxId: string,
+    decision: ParkedDecision,
+  ): Promise<DecidedRow | undefined> {
+    const rows: DecidedRow[] = await query(manager, DECIDE, [outboxId, decision]);
+    return rows[0];
   }
 }
 
@@ -106,17 +120,17 @@ const REVIVE = `
        SET state = 'pending', due_at = coalesce(now() + dead.ms * interval '1 ms', ${PLACE}), attempt_base = o.attempt,
            settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL, alone = false, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
-    RETURNING o.id
+    RETURNING ${DECIDED}
   )
-  SELECT id FROM revived`;
+  SELECT * FROM revived`;
 
 const GIVE_UP = `
   WITH given_up AS (
-    UPDATE webhook_outbox SET reason = 'given-up'
-     WHERE id = ANY($1::uuid[]) AND state = 'dead' AND reason <> 'given-up'
-    RETURNING id
+    UPDATE webhook_outbox o SET reason = 'given-up'
+     WHERE o.id = ANY($1::uuid[]) AND o.state = 'dead' AND o.reason <> 'given-up'
+    RETURNING ${DECIDED}
   )
-  SELECT id FROM given_up`;
+  SELECT * FROM given_up`;
 
 const DECIDE = `
   WITH decided AS (
@@ -127,6 +141,6 @@ const DECIDE = `
            reason = CASE $2 WHEN 'dead' THEN 'given-up' END,
            waits = $2 = 'retry' AND o.order_key IS NOT NULL
      WHERE o.id = $1 AND o.state = 'parked'
-    RETURNING o.id
+    RETURNING ${DECIDED}
   )
-  SELECT id FROM decided`;
+  SELECT * FROM decided`;
