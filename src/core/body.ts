@@ -1,4 +1,4 @@
-import { LosslessNumber, parse as parseLossless } from 'lossless-json';
+import { rangeAt } from './json-ranges.js';
 
 /** Reads a verified body lazily: parsed at most once, and never when id and type are in headers. */
 export class BodyReader {
@@ -31,18 +31,8 @@ export class BodyReader {
     if (typeof value === 'string') return value;
     if (typeof value !== 'number') return undefined;
     if (Number.isSafeInteger(value)) return String(value);
-    const lossless = valueAt(losslessJson(this.bytes), path);
-    return lossless instanceof LosslessNumber ? lossless.value : undefined;
-  }
-}
-
-/** As JSON.parse, but numbers keep their digits. The last of two equal keys wins, as there. */
-function losslessJson(bytes: Buffer): unknown {
-  try {
-    return parseLossless(textOf(bytes), undefined, { onDuplicateKey: ({ newValue }) => newValue });
-  } catch {
-    // It recurses, so that nesting which JSON.parse reads overflows its stack.
-    return undefined;
+    const digits = rangeAt(this.bytes, path);
+    return digits && this.bytes.toString('utf8', ...digits);
   }
 }
 

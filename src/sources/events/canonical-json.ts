@@ -1,7 +1,6 @@
-import { EventIdUnusable } from '../../core/errors.js';
-import { itemsOf, membersOf, type ByteRange } from './json-ranges.js';
+import { itemsOf, membersOf, type ByteRange } from '../../core/json-ranges.js';
 
-/** Deepest nesting that is put in canonical form. */
+/** Deepest nesting that is put in canonical form. What is deeper stays as it was sent: each level is a pass over all that is in it. */
 const MAX_DEPTH = 64;
 
 /**
@@ -9,14 +8,13 @@ const MAX_DEPTH = 64;
  * code units, of equal keys the last, strings with the fewest escapes. Numbers keep their digits as sent: reading them as
  * doubles, as RFC 8785 does, makes 9007199254740992 and …993 one event, while 1 and 1.0 staying apart costs a duplicate at worst.
  * @param without dotted paths of members that are left out
- * @throws EventIdUnusable when it is nested more than 64 levels deep
  */
 export function canonicalJson(json: Buffer, range: ByteRange, without: readonly string[] = []): string {
   return canonical(json, range, without, 0);
 }
 
 function canonical(json: Buffer, range: ByteRange, without: readonly string[], depth: number): string {
-  if (depth > MAX_DEPTH) throw new EventIdUnusable(`dedupe.hash: nested more than ${MAX_DEPTH} levels deep`);
+  if (depth > MAX_DEPTH) return json.toString('utf8', ...range);
   const items = itemsOf(json, range);
   if (items !== undefined) return `[${items.map((item) => canonical(json, item, [], depth + 1)).join(',')}]`;
   const members = membersOf(json, range);

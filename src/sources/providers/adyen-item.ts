@@ -1,7 +1,6 @@
-import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { itemRanges, rangeAt } from '../events/json-ranges.js';
-import { signedTextAt } from '../signing/unbelieved-body.js';
+import { eachItem } from '../../core/json-ranges.js';
+import { signedTextAt, UnbelievedJson } from '../signing/unbelieved-body.js';
 
 /** Most items of one notification; Adyen sends one, seldom a few. */
 const MAX_ITEMS = 100;
@@ -15,22 +14,28 @@ const SIGNED = [
   'eventCode',
   'success',
 ];
+const LIST = new Set(['notificationItems', 'NotificationRequestItem']);
+const MEMBERS = new Set([...SIGNED.flatMap((path) => path.split('.')), 'additionalData', 'hmacSignature']);
 
 /** The exact bytes of each `NotificationRequestItem`. Empty when the body has none. */
-export function adyenItems(body: BodyReader): Buffer[] {
-  const items = body.at('notificationItems');
-  if (!Array.isArray(items)) return [];
-  if (items.length > MAX_ITEMS)
-    throw new SignatureRejection('malformed-signature', `the body holds ${items.length} items`);
-  return (itemRanges(body.bytes, 'notificationItems') ?? []).map((range) => {
-    const wrapper = body.bytes.subarray(...range);
-    const item = rangeAt(wrapper, 'NotificationRequestItem');
-    return item === undefined ? wrapper : wrapper.subarray(...item);
-  });
+export function adyenItems(body: Buffer): Buffer[] {
+  const list = new UnbelievedJson(body, LIST).rangeAt('notificationItems');
+  const items: Buffer[] = [];
+  for (const range of list === undefined ? [] : eachItem(body, list)) {
+    if (items.length === MAX_ITEMS)
+      throw new SignatureRejection('malformed-signature', `the body holds more than ${MAX_ITEMS} items`);
+    const wrapper = body.subarray(...range);
+    const item = new UnbelievedJson(wrapper, LIST).rangeAt('NotificationRequestItem');
+    items.push(item === undefined ? wrapper : wrapper.subarray(...item));
+  }
+  return items;
 }
 
+/** What is read of an item before it is believed. */
+export const unbelievedItem = (slice: Buffer) => new UnbelievedJson(slice, MEMBERS);
+
 /** What Adyen signs of an item: eight fields joined by colons, a missing one empty, nothing escaped. */
-export function adyenSignedText(item: BodyReader): string {
+export function adyenSignedText(item: UnbelievedJson): string {
   return SIGNED.map((path) => {
     const value = item.at(path);
     if (value === undefined || value === null) return '';

@@ -14,11 +14,11 @@ import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { hexKey } from '../signing/secret-key.js';
 import { single } from '../signing/signature-text.js';
-import { unbelievedJson } from '../signing/unbelieved-body.js';
+import { checkJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
-import { adyenItems, adyenSignedText } from './adyen-item.js';
 import { ADYEN_TYPES } from '../types/payments.types.js';
+import { adyenItems, adyenSignedText, unbelievedItem } from './adyen-item.js';
 
 export interface AdyenOptions extends SourceOptions {
   /**
@@ -72,8 +72,8 @@ const payments: Scheme = {
   signsBody: false,
   batched: true,
   verify: verifyItems,
-  events: (_request, body) => adyenItems(body).map((slice) => readItem(slice)),
   types: ADYEN_TYPES,
+  events: (_request, body) => adyenItems(body.bytes).map((slice) => readItem(slice)),
 };
 
 const platform: Scheme = {
@@ -84,15 +84,16 @@ const platform: Scheme = {
 
 /** Every item must be signed, and by one key; a batch without items proves nothing. */
 function verifyItems(request: WebhookRequest, secrets: readonly string[]): Verification {
-  const items = adyenItems(unbelievedJson(request.rawBody));
+  const items = adyenItems(request.rawBody);
   if (items.length === 0) throw new SignatureRejection('missing-signature', 'the body holds no signed item');
   const indexes = items.map((slice) => {
-    const item = new BodyReader(slice);
+    const item = unbelievedItem(slice);
     const signature = item.at('additionalData.hmacSignature');
     if (typeof signature !== 'string')
       throw new SignatureRejection('missing-signature', 'an item is not signed');
     return verifyMac(mac, [adyenSignedText(item)], [signature], secrets);
   });
+  checkJson(request.rawBody);
   return { secret: indexes[0] ?? 0 };
 }
 

@@ -3,7 +3,7 @@ import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { eventTime } from '../events/event-time.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
-import { unbelievedForm } from '../signing/unbelieved-body.js';
+import { unbelievedFields } from '../signing/unbelieved-body.js';
 
 /** Longest field of signatures that is read, in characters: twenty pairs fit. */
 const MAX_SIGNATURE = 4096;
@@ -18,9 +18,9 @@ export function isBraintreeChallenge(text: string): boolean {
  * @throws SignatureRejection
  */
 export function braintreeForm(body: Buffer): { signature: string; payload: string } {
-  const form = unbelievedForm(body);
-  const [signature, ...moreSignatures] = form.getAll('bt_signature');
-  const [payload, ...morePayloads] = form.getAll('bt_payload');
+  const form = unbelievedFields(body, ['bt_signature', 'bt_payload']);
+  const [signature, ...moreSignatures] = form.bt_signature;
+  const [payload, ...morePayloads] = form.bt_payload;
   if (!signature || !payload)
     throw new SignatureRejection('missing-signature', 'bt_signature or bt_payload is missing');
   if (moreSignatures.length > 0 || morePayloads.length > 0)

@@ -8,7 +8,7 @@ import { verifyMac, type Mac } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { textKey } from '../signing/secret-key.js';
 import { signedTime } from '../signing/signed-time.js';
-import { signedTextAt, unbelievedForm, unbelievedJson } from '../signing/unbelieved-body.js';
+import { checkJson, signedTextAt, unbelievedFields, UnbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, minutes } from '../times.js';
 import { MAILGUN_TYPES } from '../types/mail.types.js';
@@ -51,32 +51,41 @@ const scheme: Scheme = {
 };
 
 function verify(request: WebhookRequest, secrets: readonly string[]): Verification {
-  const { timestamp, token, signature } = signatureOf(request);
+  const isForm = request.headers
+    .first('content-type')
+    ?.toLowerCase()
+    .startsWith('application/x-www-form-urlencoded');
+  const { timestamp, token, signature } = isForm ? inForm(request.rawBody) : inJson(request.rawBody);
   if (typeof signature !== 'string' || typeof token !== 'string' || typeof timestamp !== 'string')
     throw new SignatureRejection('missing-signature', 'the body holds no timestamp, token and signature');
   const signedAt = signedTime(timestamp, 'seconds');
-  return { secret: verifyMac(mac, [timestamp, token], [signature], secrets), signedAt };
+  const secret = verifyMac(mac, [timestamp, token], [signature], secrets);
+  if (!isForm) checkJson(request.rawBody);
+  return { secret, signedAt };
 }
 
-/** The three stand in the body, so that it has to be read before it is believed. */
-function signatureOf(request: WebhookRequest): { timestamp?: unknown; token?: unknown; signature?: unknown } {
-  if (request.headers.first('content-type')?.toLowerCase().startsWith('application/x-www-form-urlencoded')) {
-    const form = unbelievedForm(request.rawBody);
-    return {
-      timestamp: only(form, 'timestamp'),
-      token: only(form, 'token'),
-      signature: only(form, 'signature'),
-    };
-  }
-  const body = unbelievedJson(request.rawBody);
+const FIELDS = ['timestamp', 'token', 'signature'] as const;
+const MEMBERS = new Set(FIELDS);
+
+/** The three, which stand in the body. */
+interface Signed {
+  readonly timestamp?: unknown;
+  readonly token?: unknown;
+  readonly signature?: unknown;
+}
+
+function inForm(bytes: Buffer): Signed {
+  const fields = unbelievedFields(bytes, FIELDS);
+  return Object.fromEntries(
+    FIELDS.map((name) => [name, fields[name].length === 1 ? fields[name][0] : undefined]),
+  );
+}
+
+function inJson(bytes: Buffer): Signed {
+  const body = new UnbelievedJson(bytes, MEMBERS);
   return {
     timestamp: signedTextAt(body, 'signature.timestamp'),
     token: body.at('signature.token'),
     signature: body.at('signature.signature'),
   };
-}
-
-function only(form: URLSearchParams, name: string): string | undefined {
-  const values = form.getAll(name);
-  return values.length === 1 ? values[0] : undefined;
 }

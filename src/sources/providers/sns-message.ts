@@ -1,15 +1,27 @@
-import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
+import type { UnbelievedJson } from '../signing/unbelieved-body.js';
 
 /** Keys in the order in which they are signed; a notification without a subject leaves it out. */
 const NOTIFICATION = ['Message', 'MessageId', 'Subject', 'Timestamp', 'TopicArn', 'Type'];
 const CONFIRMATION = ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'];
 
+/** Members that are read before a message is believed. */
+export const SNS_MEMBERS = new Set([
+  ...NOTIFICATION,
+  ...CONFIRMATION,
+  'Signature',
+  'SignatureVersion',
+  'SigningCertURL',
+]);
+
 /**
  * The text that SNS signed, and with which hash.
  * @throws SignatureRejection when a field is missing or no text, or the version is unknown
  */
-export function snsSignedText(body: BodyReader): { text: string; algorithm: 'sha1' | 'sha256' } {
+export function snsSignedText(body: Pick<UnbelievedJson, 'at'>): {
+  text: string;
+  algorithm: 'sha1' | 'sha256';
+} {
   const version = body.at('SignatureVersion');
   if (version !== '1' && version !== '2')
     throw new SignatureRejection('malformed-signature', 'SignatureVersion is neither 1 nor 2');

@@ -17,10 +17,10 @@ import {
 import { fetchText, type Fetch } from '../keys/fetch-text.js';
 import { decodeStrict } from '../signing/digest-text.js';
 import { verifyToken } from '../signing/token.js';
-import { unbelievedJson } from '../signing/unbelieved-body.js';
+import { checkJson, UnbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
-import { isSnsUrl, snsSignedText } from './sns-message.js';
+import { isSnsUrl, SNS_MEMBERS, snsSignedText } from './sns-message.js';
 
 export interface SnsOptions extends Omit<SourceOptions, 'secrets'>, CertificateOptions {
   /** ARNs of the topics that may send here. Anyone with an AWS account can have SNS sign a message; only the topic is yours. */
@@ -105,7 +105,7 @@ async function verify(
   request: WebhookRequest,
   topicArns: readonly string[],
 ): Promise<Verification> {
-  const body = unbelievedJson(request.rawBody);
+  const body = new UnbelievedJson(request.rawBody, SNS_MEMBERS);
   const topicArn = body.at('TopicArn');
   // Before the certificate is fetched: messages of other topics cost nothing.
   const { secret } = verifyToken(typeof topicArn === 'string' ? topicArn : undefined, topicArns);
@@ -119,10 +119,11 @@ async function verify(
   const check = (key: KeyObject) => verifies(algorithm, signed, key, bytes);
   if (!(await certificates.verify(body.at('SigningCertURL'), check)))
     throw new SignatureRejection('wrong-signature', 'the certificate did not make this signature');
+  checkJson(request.rawBody);
   return { secret, signedAt: timeOf(body) };
 }
 
-function timeOf(body: BodyReader): number {
+function timeOf(body: UnbelievedJson): number {
   const text = body.at('Timestamp');
   const at = typeof text === 'string' ? Date.parse(text) : Number.NaN;
   if (Number.isNaN(at)) throw new SignatureRejection('malformed-timestamp', 'Timestamp is no time');

@@ -10,7 +10,6 @@ import { verifyMac, type MacAlgorithm } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { textKey } from '../signing/secret-key.js';
 import { signatureHeader } from '../signing/signature-text.js';
-import { unbelievedForm } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';
 import { seconds } from '../times.js';
 import { publicUrlOption } from '../url-option.js';
@@ -121,9 +120,16 @@ function signedFields(request: WebhookRequest): string {
   throw new SignatureRejection('missing-signature', 'the URL has no bodySHA256, so nothing covers the body');
 }
 
+/** Most fields of a form, as of Express’s and PHP’s parsers. All are signed, so all are read before they are believed: a million cost 600 ms and 100 MB. */
+const MAX_FIELDS = 1000;
+
 function formFields(body: Buffer): string {
+  let fields = 1;
+  for (let at = body.indexOf('&'); at >= 0; at = body.indexOf('&', at + 1))
+    if (++fields > MAX_FIELDS)
+      throw new SignatureRejection('malformed-signature', `the form has more than ${MAX_FIELDS} fields`);
   const values = new Map<string, Set<string>>();
-  for (const [name, value] of unbelievedForm(body)) {
+  for (const [name, value] of new URLSearchParams(body.toString('utf8'))) {
     const known = values.get(name);
     if (known === undefined) values.set(name, new Set([value]));
     else known.add(value);

@@ -70,8 +70,6 @@ const NO_SECRETS = new Set([
   'events/same-content.ts: canonicalJson(first, rootOf(first), changes) === canonicalJson(second, rootOf(second), changes)',
   'define-source.ts: POLICY_NAMES.has(name)',
   'events/dedupe-check.ts: covers.headers.includes(key.header.toLowerCase())',
-  'events/json-ranges.ts: at === start',
-  'events/json-ranges.ts: key === name',
   'handshake.ts: handshake.methods.includes(request.method)',
   'handshake.ts: secret !== known',
   'keys/certificate-source.ts: url.href !== text',

@@ -1,5 +1,3 @@
-import { parseJson } from '../../core/body.js';
-
 /** First byte and the one after the last. */
 export type ByteRange = readonly [start: number, end: number];
 
@@ -33,7 +31,7 @@ export function itemRanges(json: Buffer, path: string): ByteRange[] | undefined 
 /** The value at a dotted path, or undefined. */
 export function rangeAt(json: Buffer, path: string): ByteRange | undefined {
   let value: ByteRange | undefined = rootOf(json);
-  for (const step of path.split('.')) value = value && memberOf(json, value, step);
+  for (const step of path.split('.')) value = value && partOf(json, value, step);
   return value;
 }
 
@@ -45,16 +43,24 @@ export function rootOf(json: Buffer): ByteRange {
 }
 
 /** The items of the array that starts there; undefined when it is no array. */
-export function itemsOf(json: Buffer, [start]: ByteRange): ByteRange[] | undefined {
-  if (json[start] !== OPEN_ARRAY) return undefined;
-  const items: ByteRange[] = [];
+export function itemsOf(json: Buffer, value: ByteRange): ByteRange[] | undefined {
+  return json[value[0]] === OPEN_ARRAY ? [...eachItem(json, value)] : undefined;
+}
+
+/** The same one at a time, for a list that may be too long; none where it is no array. */
+export function* eachItem(json: Buffer, [start]: ByteRange): Generator<ByteRange> {
+  if (json[start] !== OPEN_ARRAY) return;
   let at = skipSpace(json, start + 1);
   while (at < json.length && json[at] !== CLOSE_ARRAY) {
     const end = endOf(json, at);
-    items.push([at, end]);
+    yield [at, end];
     at = skipComma(json, end);
   }
-  return items;
+}
+
+/** Whether it is an array or an object. */
+export function hasParts(json: Buffer, [start]: ByteRange): boolean {
+  return json[start] === OPEN_ARRAY || json[start] === OPEN_OBJECT;
 }
 
 /** Names and values of the object that starts there, repeated names too; undefined when it is no object. */
@@ -63,7 +69,7 @@ export function membersOf(json: Buffer, value: ByteRange): [name: string, value:
 }
 
 /** One at a time: a list of them takes 100 bytes for a member of five. */
-function* eachMember(json: Buffer, [start]: ByteRange): Generator<[name: string, value: ByteRange]> {
+export function* eachMember(json: Buffer, [start]: ByteRange): Generator<[name: string, value: ByteRange]> {
   if (json[start] !== OPEN_OBJECT) return;
   let at = skipSpace(json, start + 1);
   while (at < json.length && json[at] !== CLOSE_OBJECT) {
@@ -75,31 +81,28 @@ function* eachMember(json: Buffer, [start]: ByteRange): Generator<[name: string,
   }
 }
 
+/** A member of an object, or an item of an array by its index. */
+function partOf(json: Buffer, value: ByteRange, name: string): ByteRange | undefined {
+  return json[value[0]] === OPEN_ARRAY && /^(?:0|[1-9]\d*)$/.test(name)
+    ? itemsOf(json, value)?.[Number(name)]
+    : memberOf(json, value, name);
+}
+
 function memberOf(json: Buffer, value: ByteRange, name: string): ByteRange | undefined {
   let found: ByteRange | undefined;
   for (const [key, range] of eachMember(json, value)) if (key === name) found = range;
   return found;
 }
 
-/** Whether arrays and objects are nested deeper than that; told without parsing, also of text that is no JSON. */
-export function isDeeperThan(json: Buffer, depth: number): boolean {
-  let level = 0;
-  for (let at = 0; at < json.length; at++) {
-    const byte = json[at];
-    if (byte === QUOTE) at = stringEnd(json, at) - 1;
-    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
-      if (++level > depth) return true;
-    } else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) level--;
-  }
-  return false;
-}
-
 /** Keys may be written with escapes: `"\u0069d"` is `id`. */
 function keyText(json: Buffer, start: number, end: number): string {
   const text = json.toString('utf8', start, end);
   if (!text.includes('\\')) return text.slice(1, -1);
-  const key = parseJson(json.subarray(start, end));
-  return typeof key === 'string' ? key : text;
+  try {
+    return String(JSON.parse(text));
+  } catch {
+    return text;
+  }
 }
 
 /** One past the last byte of the value that starts here. */
