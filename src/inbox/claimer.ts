@@ -2,6 +2,8 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
 import { byKey, keyText } from '../core/event.js';
+import { InboxLogger } from '../core/log/inbox.logger.js';
+import { logLine } from '../core/log/log.js';
 import { measure } from '../core/telemetry/meters.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
@@ -22,6 +24,7 @@ import {
   type Transactions,
 } from '../storage/postgres/each-transaction.js';
 import type { Statements } from '../storage/postgres/one-message.js';
+import { storeErrorText } from '../storage/postgres/store-error.js';
 import { isSameContent } from '../sources/events/same-content.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
@@ -52,6 +55,8 @@ export interface ClaimedDelivery {
 /** Claims events in transactions that call no user code. */
 @Injectable()
 export class Claimer {
+  private readonly logger = new InboxLogger();
+
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -124,7 +129,7 @@ export class Claimer {
     }
     measure('webhook_inbox.commit.events', firsts.size, {});
     const unique = [...firsts.values()].sort((a, b) => byKey(a.event, b.event));
-    const results = await this.claim(statements, unique, secondTry);
+    const results = await this.insert(statements, unique, secondTry);
     const won = new Map(
       unique.flatMap((claim, index) => {
         const { receivedAt } = results[index]!;
@@ -137,6 +142,9 @@ export class Claimer {
     const met = await this.duplicates(
       statements,
       lost.map(({ source, claim }) => ({ source, event: claim.event })),
+    );
+    await this.noteOthers(statements, unique, results).catch((error: unknown) =>
+      this.notNoted([...won.keys()], error),
     );
     const notice = this.notifier.notice(unleased([...won.keys()]));
     if (notice !== undefined) statements.endWith(notice.statement, notice.ended);
@@ -155,7 +163,17 @@ export class Claimer {
    * Whether each claim was won, in order. Rows of those that were lost are not inserted.
    * @param secondTry the first try's COMMIT may have gone through: a claim under this very id of ours is ours
    */
-  async claim(statements: Statements, claims: readonly Claim[], secondTry = false): Promise<ClaimResult[]> {
+  async claim(manager: EntityManager, claims: readonly Claim[], secondTry = false): Promise<ClaimResult[]> {
+    const results = await this.insert(manager, claims, secondTry);
+    await this.noteOthers(manager, claims, results);
+    return results;
+  }
+
+  private async insert(
+    statements: Statements,
+    claims: readonly Claim[],
+    secondTry: boolean,
+  ): Promise<ClaimResult[]> {
     const results = await this.claims.claim(
       statements,
       claims.map((claim) => this.newClaim(claim)),
@@ -170,13 +188,29 @@ export class Claimer {
     for (const [index, { event }] of claims.entries()) {
       if (results[index]!.suspectedReplay) this.conflicts.tell(event, 'suspected-replay');
     }
-    // In a claim that was just made nothing is dead yet.
+    return results;
+  }
+
+  /** The other bytes that came with an event in the same delivery. In a claim that was just made nothing is dead yet. */
+  private async noteOthers(
+    statements: Statements,
+    claims: readonly Claim[],
+    results: readonly ClaimResult[],
+  ): Promise<void> {
     const others = claims.filter((_, index) => results[index]!.won).flatMap(({ event }) => othersOf(event));
     await this.met(
       statements,
       others.map((event) => ({ event, revive: false })),
     );
-    return results;
+  }
+
+  /** The claims are committed by now: a 503 would say that they are not. */
+  private notNoted(claims: readonly Claim[], error: unknown): void {
+    for (const { event } of claims.filter((claim) => claim.event.others.length > 0)) {
+      const { source, tenant, eventId } = event;
+      const text = `other bytes of the same delivery were not noted: ${storeErrorText(error)}`;
+      this.logger.warn(logLine(text, { source, tenant, event: eventId }));
+    }
   }
 
   /** For an event that came where nothing took it before it came to a route of the application's: it is the route's now. */

@@ -126,6 +126,22 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
     });
   });
 
+  it('a conflict that cannot be recorded changes no answer: the claim is committed by then', async () => {
+    const twice = sesmetric({ items: [1, 2].map((n) => ({ id: 'refused', type: 'made', n })) });
+    await receiver.query(`CREATE FUNCTION refuse_conflicts() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'no conflicts today'; END $$`);
+    await receiver.query(
+      `CREATE TRIGGER refuse_conflicts BEFORE INSERT ON webhook_conflict FOR EACH ROW EXECUTE FUNCTION refuse_conflicts()`,
+    );
+    try {
+      expect(await receiver.deliver('batch', twice)).toBe(OK);
+    } finally {
+      await receiver.query(`DROP FUNCTION refuse_conflicts CASCADE`);
+    }
+    expect(await receiver.deliver('batch', twice)).toBe(DUPLICATE);
+    expect(await conflicts('refused')).toEqual([{ kind: 'other-bytes', deliveries: 1 }]);
+  });
+
   describe.each(['batch', 'waiting'])('a batch of source %s', (source) => {
     const batch = (items: readonly unknown[]) => sesmetric({ items });
     const item = (id: string | null, n = 1) => ({
