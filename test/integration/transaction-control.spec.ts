@@ -86,3 +86,50 @@ it('manager.transaction() and savepoints of the handler’s own go on working', 
   const events = await inbox.query<{ event_id: string }>(`SELECT event_id FROM received_event ORDER BY 1`);
   expect(events.map(({ event_id }) => event_id)).toEqual(['inner', 'outer']);
 });
+
+describe.each(['message', 'typeorm'] as const)('a setting of the session, with claims by %s', (claims) => {
+  const settings: string[] = [];
+  let one: TestInbox;
+  const set: Partial<Script> = {};
+
+  beforeAll(async () => {
+    // Few connections, so that all of them are met again.
+    one = await startInbox({
+      providers: [scripted(set, { handler: { retry: { maxAttempts: 1 } }, effect: false })],
+      poolSize: 4,
+      webhooks: { claims },
+    });
+  });
+  afterAll(() => one.stop());
+
+  it.each([
+    ['SET', `SET app.tenant = 'a'`],
+    ['set_config()', `SELECT set_config('app.tenant', 'a', false)`],
+    ['a second statement', `SELECT 1; SET app.tenant = 'a'`],
+    ['read only from now on', `SET default_transaction_read_only = on; SET app.tenant = 'a'`],
+  ])('holds for the run, and for nobody after it: %s', async (name, sql) => {
+    settings.length = 0;
+    set.handle = async (event, { manager }) => {
+      await record(event, { manager });
+      await manager.query(sql);
+      const [row] = await manager.query<{ tenant: string }[]>(
+        `SELECT current_setting('app.tenant') AS tenant`,
+      );
+      settings.push(row!.tenant);
+    };
+    await one.deliver(name);
+    expect(await one.relay.tick()).toMatchObject({ done: 1 });
+    expect(settings).toEqual(['a']);
+    const seen = await Promise.all(
+      Array.from({ length: 4 }, () =>
+        one.dataSource.query<{ tenant: string | null; only: string }[]>(
+          `SELECT current_setting('app.tenant', true) AS tenant, current_setting('default_transaction_read_only') AS only,
+                  pg_sleep(0.05)`,
+        ),
+      ),
+    );
+    for (const [row] of seen) expect(row).toMatchObject({ only: 'off' });
+    expect(seen.map(([row]) => row!.tenant ?? '')).toEqual(['', '', '', '']);
+    expect((await one.deliver(`${name} later`)).status).toBe(200);
+  });
+});

@@ -1,4 +1,4 @@
-import { controlIn } from '../../src/storage/postgres/transaction-control.js';
+import { controlIn, setsSession } from '../../src/storage/postgres/transaction-control.js';
 
 describe('statements that are not a handler’s to send', () => {
   it.each([
@@ -94,5 +94,31 @@ describe('statements that are not a handler’s to send', () => {
       expect(controlIn(`SELECT ';', ${quoted}; SELECT ';'`, false)).toBeUndefined();
       expect(controlIn(`SELECT ';', ${quoted}; COMMIT`, false)).toBe('COMMIT');
     }
+  });
+});
+
+describe('settings that outlive the transaction', () => {
+  it.each([
+    ['SET search_path = tenant', true],
+    ["/* a */ set time zone 'UTC'", true],
+    ['SELECT 1; SET ROLE reader', true],
+    ['RESET ROLE', true],
+    ['RESET search_path', true],
+    ["SELECT set_config('app.tenant', $1, false)", true],
+    ["SELECT SET_CONFIG ('app.tenant', 'a', $1)", true],
+    ['SET LOCAL search_path = tenant', false],
+    ['SET/**/ local search_path = tenant', false],
+    ['SET TRANSACTION READ ONLY', false],
+    ['SET CONSTRAINTS ALL IMMEDIATE', false],
+    ["SELECT set_config('app.tenant', $1, true)", false],
+    ['UPDATE t SET a = 1', false],
+    ["SELECT '; SET ROLE reader'", false],
+    ['SELECT offset, reset FROM set', false],
+  ])('%s: %s', (query, changes) => {
+    expect(setsSession(query, false)).toBe(changes);
+  });
+
+  it('are not behind a first statement with values', () => {
+    expect(setsSession('SELECT $1; SET ROLE reader', true)).toBe(false);
   });
 });

@@ -22,6 +22,10 @@ export interface Inside {
   readonly passThrough: PgClient['query'];
   /** Called when all is over, before the pool has the connection again: it may wait, and then what it returns is called. */
   leave: () => Promise<() => void>;
+  /** Whether settings of the session have been changed, so that the pool must not lend the connection again. */
+  changesSession?: () => boolean;
+  /** Says which query has failed, where the COMMIT is answered ROLLBACK. */
+  swallowed?: () => string;
 }
 
 /** After its connection was given up, for code that waits for something else. */
@@ -114,7 +118,8 @@ export class HostTransaction<T> {
       (answer) => {
         this.committed = answer.command === 'COMMIT';
         if (this.committed) return answer;
-        throw this.failed(new NotCommitted(false, `COMMIT was answered ${answer.command}: ${SWALLOWED}`));
+        const why = this.inside!.swallowed?.() ?? SWALLOWED;
+        throw this.failed(new NotCommitted(false, `COMMIT was answered ${answer.command}: ${why}`));
       },
       (error: unknown) => {
         // With an answer there is no doubt about the end: a deferred constraint, for one.
@@ -132,11 +137,12 @@ export class HostTransaction<T> {
   private async release(release: () => Promise<void>): Promise<void> {
     if (this.left) return;
     this.left = true;
-    const { client, leave } = this.inside!;
+    const { client, leave, changesSession } = this.inside!;
     const afterwards = await leave();
     this.putBack!();
     // A hook that throws before ROLLBACK keeps TypeORM from sending it, and the pool would lend the open transaction.
-    if (client.getTransactionStatus() !== 'I') client.end().catch(() => undefined);
+    const isUnfit = client.getTransactionStatus() !== 'I' || changesSession?.() === true;
+    if (isUnfit) client.end().catch(() => undefined);
     const released = release();
     afterwards();
     await released;

@@ -10,25 +10,43 @@ const OPAQUE = /"[^"]*"|(?<![\w$])\$(?<tag>(?:[A-Za-z_]\w*)?)\$[^]*?\$\k<tag>\$|
 const MAX_HEAD = 300;
 
 /**
- * The first statement of a query that would end the transaction, or outlive it on the pool's connection; undefined where there is none.
- * Of a text with one statement only its first word is read.
+ * The first statement of a query that would end the transaction, or set the session's character for all; undefined where there is none.
  * @param single it has values, so that PostgreSQL refuses a second statement
  */
 export function controlIn(query: string, single: boolean): string | undefined {
-  let at = 0;
-  for (;;) {
-    at = afterBlank(query, at);
-    if (at >= query.length) return undefined;
-    const word = wordAt(query, at);
+  for (const [word, at] of statementsIn(query, single))
     if (isControl(word, query, at))
       return query
         .slice(at, at + MAX_HEAD)
         .split(';', 1)[0]!
         .trim();
-    if (single) return undefined;
+  return undefined;
+}
+
+/** Whether a query changes a setting that outlives its transaction on the pool's connection. */
+export function setsSession(query: string, single: boolean): boolean {
+  // The third parameter says whether it is for the transaction alone; one that is not written as `true` may say no.
+  if (/\bset_config\s*\(/i.test(query) && !/,\s*true\s*\)/i.test(query)) return true;
+  for (const [word, at] of statementsIn(query, single)) {
+    if (word === 'RESET') return true;
+    if (word === 'SET' && !/^(?:local|transaction|constraints)$/i.test(headOf(query, at)[1] ?? ''))
+      return true;
+  }
+  return false;
+}
+
+/** The first word of each statement of a query, and where it stands. Of a text with one statement no more is read. */
+function* statementsIn(query: string, single: boolean): Generator<[word: string, at: number]> {
+  let at = 0;
+  for (;;) {
+    at = afterBlank(query, at);
+    if (at >= query.length) return;
+    const word = wordAt(query, at);
+    yield [word, at];
+    if (single) return;
     const end = query.indexOf(';', at);
     // Semicolons in the body of such a function are its own.
-    if (end === -1 || (word === 'CREATE' && /\bbegin\s+atomic\b/i.test(query))) return undefined;
+    if (end === -1 || (word === 'CREATE' && /\bbegin\s+atomic\b/i.test(query))) return;
     at = afterStatement(query, at);
   }
 }

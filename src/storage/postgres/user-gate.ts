@@ -6,7 +6,7 @@ import { WebhookInboxError } from '../../core/errors.js';
 import { askedQuery, refuse, type AskedQuery, type Way } from './asked-query.js';
 import type { PgClient } from './connection.js';
 import { queryText } from './query-text.js';
-import { controlIn } from './transaction-control.js';
+import { controlIn, setsSession } from './transaction-control.js';
 
 /** User code left a query running, used its manager after it had ended, or would have ended its transaction. */
 export class ManagerMisused extends WebhookInboxError {
@@ -62,6 +62,8 @@ export class UserGate {
   isBusy = false;
   /** What a call did that has succeeded all the same; such a transaction is not committed. */
   misuse: string | undefined;
+  /** A call has changed a setting that outlives the transaction. */
+  changesSession = false;
   /** The last query that the server has refused for what it is. */
   private refused: { readonly query: unknown; readonly error: unknown } | undefined;
   private call: Call | undefined;
@@ -142,7 +144,9 @@ export class UserGate {
       this.refuse(from, asked);
       return asked.returned;
     }
-    const control = call.ofUser ? controlOf(args) : undefined;
+    const text = call.ofUser ? textIn(args) : undefined;
+    const control = text && controlIn(text.sql, text.single);
+    this.changesSession ||= text !== undefined && setsSession(text.sql, text.single);
     if (control === undefined) this.inTurn(call, asked);
     else if (refuse(asked.query, controlRefusal(control))) this.inTurn(call, asked);
     else asked.fail(controlRefusal(control));
@@ -198,17 +202,17 @@ export class UserGate {
   }
 }
 
-/** In a string, in pg's query objects, and in a cursor inside a stream. */
-function controlOf([query, values]: readonly unknown[]): string | undefined {
+/** In a string, in pg's query objects, and in a cursor inside a stream. `single`: it has values, and so one statement. */
+function textIn([query, values]: readonly unknown[]): { sql: string; single: boolean } | undefined {
   const {
     text,
     values: own,
     cursor,
   } = Object(query) as { text?: unknown; values?: unknown; cursor?: unknown };
-  if (cursor !== undefined) return controlOf([cursor]);
+  if (cursor !== undefined) return textIn([cursor]);
   const sql = typeof query === 'string' ? query : text;
   const all = Array.isArray(values) ? values : own;
-  return typeof sql === 'string' ? controlIn(sql, Array.isArray(all) && all.length > 0) : undefined;
+  return typeof sql === 'string' ? { sql, single: Array.isArray(all) && all.length > 0 } : undefined;
 }
 
 const controlRefusal = (control: string) =>

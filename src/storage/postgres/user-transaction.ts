@@ -119,6 +119,8 @@ export class UserTransaction {
       const gate = new UserGate(lazy, onMisuse, around);
       const transaction = new UserTransaction(runner, client, passThrough, lazy, gate);
       within.leave = () => transaction.leave(around);
+      within.swallowed = () => gate.swallowed;
+      within.changesSession = () => gate.changesSession;
       client.query = gate.query as PgClient['query'];
       await runner.query(setting(limits(timeoutMs)).join('; '));
       const result = await transaction.unlessUnusable(work);
@@ -166,6 +168,8 @@ export class UserTransaction {
       clearTimeout(end);
       over(this.runner);
       putBack();
+      // What a plain SET has changed would hold for whoever gets the connection next, a claim or another tenant's request.
+      if (this.gate.changesSession) await this.destroy();
     }
   }
 
