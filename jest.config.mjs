@@ -20,6 +20,7 @@ export const LONG = [
   'e2e/host-pipelines',
   'e2e/package',
   'e2e/unfinished-bodies',
+  'e2e/whole-application',
   'integration/*-plans',
   'integration/business-record',
   'integration/closed-manager',
@@ -31,6 +32,17 @@ export const LONG = [
   'integration/retention',
   'integration/subscribers',
   'integration/wake-up',
+].map((name) => `**/test/${name}.spec.ts`);
+
+/** Run by `npm run test:long` and `npm run test:claims` once more, with each claim in a transaction of TypeORM's. */
+export const CLAIMS = [
+  'e2e/conflicts',
+  'e2e/dedupe',
+  'e2e/inline',
+  'e2e/provider-retries',
+  'integration/claim',
+  'integration/commit-in-doubt',
+  'integration/group-commit',
 ].map((name) => `**/test/${name}.spec.ts`);
 
 /** @type {import('jest').Config} */

@@ -65,6 +65,14 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
   }
   const single = { kind: 'ours', adapter: 'fastify', groupCommit: false };
   await add('ours without group commit, fastify', 'programs/receiver.ts', single, '/webhooks/bench', 'hmac');
+  const typeorm = { kind: 'ours', adapter: 'fastify', claims: 'typeorm' };
+  await add(
+    "ours in TypeORM's transactions, fastify",
+    'programs/receiver.ts',
+    typeorm,
+    '/webhooks/bench',
+    'hmac',
+  );
   await add('golevelup, express', 'peers/golevelup.ts', {}, '/stripe/webhook', 'stripe');
   const stripe = { kind: 'ours', adapter: 'express' };
   await add('ours with stripe, express', 'programs/receiver.ts', stripe, '/webhooks/stripe', 'stripe');

@@ -29,6 +29,8 @@ export interface ReceiverSettings {
   readonly adapter: 'express' | 'fastify';
   readonly databaseUrl: string;
   readonly groupCommit?: boolean;
+  /** How claims are committed. @default 'message' */
+  readonly claims?: 'message' | 'typeorm';
   /** Whether ours is served before the application's pipeline. @default true */
   readonly direct?: boolean;
 }
@@ -88,7 +90,8 @@ class Handlers {
   handle() {}
 }
 
-function moduleOf({ kind, databaseUrl, groupCommit = true, direct = true }: ReceiverSettings): Type {
+function moduleOf(settings: ReceiverSettings): Type {
+  const { kind, databaseUrl, groupCommit = true, claims = 'message', direct = true } = settings;
   const database = TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: 10 });
   if (kind === 'bare') {
     @Module({ controllers: [Bare] })
@@ -113,6 +116,7 @@ function moduleOf({ kind, databaseUrl, groupCommit = true, direct = true }: Rece
         reconcile: false,
         retention: false,
         groupCommit,
+        claims,
         controller: { direct },
       }),
     ],

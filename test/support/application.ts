@@ -30,7 +30,7 @@ export interface ApplicationSetup {
   readonly override?: (builder: TestingModuleBuilder) => TestingModuleBuilder;
 }
 
-/** `CLAIMS=typeorm`: a whole run of tests has its claims in TypeORM's transactions (`npm run test:claims`). */
+/** `CLAIMS=typeorm`: a whole run of tests has its claims in TypeORM's transactions, as `npm run test:claims` has. */
 function claimsMode(): Pick<WebhooksOptions, 'claims'> {
   const { CLAIMS: claims } = process.env;
   return claims === 'typeorm' || claims === 'message' ? { claims } : {};

@@ -1,0 +1,2 @@
+// Read by `createApplication`.
+process.env.CLAIMS = 'typeorm';
