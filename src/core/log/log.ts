@@ -40,9 +40,9 @@ export class LogLine {
 
   constructor(message: string, facts: Facts, stack?: string) {
     this.msg = oneLine(message);
-    for (const [key, given] of Object.entries<unknown>(facts)) {
+    for (const [key, given] of Object.entries(facts)) {
       if (given === undefined || given === '') continue;
-      const value = typeof given === 'number' ? given : cut(String(given));
+      const value = typeof given === 'number' ? given : cut(given);
       // Not assigned: a fact may have the name of a method below.
       Object.defineProperty(this, key, { value, enumerable: true });
     }

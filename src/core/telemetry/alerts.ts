@@ -39,5 +39,6 @@ export class Alerts {
 function alertFacts(alert: Alert): Facts {
   const { kind: _, event, outboxId: outbox, ...flat } = { event: undefined, outboxId: undefined, ...alert };
   const { source, tenant, eventId } = event ?? {};
-  return { source, tenant, event: eventId, outbox, ...(flat as Facts) };
+  const { effects, ...others } = { effects: undefined, ...flat };
+  return { source, tenant, event: eventId, outbox, ...(others as Facts), effects: effects?.join(', ') };
 }
