@@ -1,4 +1,4 @@
-import { rangeAt } from './json-ranges.js';
+import { rangeAt } from './json/json-ranges.js';
 
 /** Reads a verified body lazily: parsed at most once, and never when id and type are in headers. */
 export class BodyReader {

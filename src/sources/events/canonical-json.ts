@@ -1,4 +1,4 @@
-import { itemsOf, membersOf, type ByteRange } from '../../core/json-ranges.js';
+import { itemsOf, membersOf, type ByteRange } from '../../core/json/json-ranges.js';
 
 /** Deepest nesting that is put in canonical form. What is deeper stays as it was sent: each level is a pass over all that is in it. */
 const MAX_DEPTH = 64;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { BodyReader } from '../../core/body.js';
 import { EventIdUnusable } from '../../core/errors.js';
 import { canonicalJson } from './canonical-json.js';
-import { rangeAt, rootOf } from '../../core/json-ranges.js';
+import { rangeAt, rootOf } from '../../core/json/json-ranges.js';
 
 /**
  * SHA-256 of the body's bytes, or of chosen fields: one line `"path"=value` for each, sorted by path, the value in canonical

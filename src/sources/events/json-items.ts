@@ -1,6 +1,6 @@
 import type { BodyReader } from '../../core/body.js';
 import { EventIdUnusable } from '../../core/errors.js';
-import { itemRanges } from '../../core/json-ranges.js';
+import { itemRanges } from '../../core/json/json-ranges.js';
 
 /**
  * The exact bytes of each item of the array at a path (see `itemRanges`); nothing is parsed and written again, since that

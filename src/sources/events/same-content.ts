@@ -1,6 +1,6 @@
 import { parseJson } from '../../core/body.js';
 import { canonicalJson } from './canonical-json.js';
-import { rootOf } from '../../core/json-ranges.js';
+import { rootOf } from '../../core/json/json-ranges.js';
 
 /**
  * Whether two bodies say the same, apart from what a retry changes: equal canonical JSON without those paths. Bodies that are no JSON

@@ -1,5 +1,5 @@
 import { SignatureRejection } from '../../core/errors.js';
-import { eachItem } from '../../core/json-ranges.js';
+import { eachItem } from '../../core/json/json-ranges.js';
 import { signedTextAt, UnbelievedJson } from '../signing/unbelieved-body.js';
 
 /** Most items of one notification; Adyen sends one, seldom a few. */

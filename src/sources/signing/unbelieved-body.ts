@@ -1,6 +1,6 @@
 import { BodyReader, parseJson } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { eachMember, hasParts, rootOf, type ByteRange } from '../../core/json-ranges.js';
+import { eachMember, hasParts, rootOf, type ByteRange } from '../../core/json/json-ranges.js';
 
 /** Stands for an array or an object, which no vendor signs as a field. */
 const PARTS = Object.freeze({});

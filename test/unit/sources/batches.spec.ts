@@ -15,7 +15,7 @@ import {
 } from '../../../src/sources/index.js';
 import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { signerOf, sourceOf } from '../../support/signers/index.js';
-import { itemRanges, rangeAt } from '../../../src/core/json-ranges.js';
+import { itemRanges, rangeAt } from '../../../src/core/json/json-ranges.js';
 
 const secrets = ['batch-signing-key'];
 
