@@ -131,23 +131,25 @@ describe('claims that are committed together', () => {
     await single.stop();
   });
 
-  it.each([
-    [true, true],
-    [false, false],
-  ])('with preparedStatements: %s, statements are prepared: %s', async (preparedStatements, are) => {
-    const other = await start({ databaseUrl: database.url, webhooks: { preparedStatements } });
-    for (const id of ids(3)) expect(kinds([await other.deliver(id)])).toEqual(['ok']);
-    const found = await Promise.all(
-      ids(5).map(() =>
-        other.dataSource.query<unknown[]>(
-          `SELECT FROM pg_prepared_statements WHERE name LIKE 'webhook_inbox%'`,
+  // TypeORM prepares no statement.
+  const prepares = process.env.CLAIMS === 'typeorm' ? [] : [[true, true] as const];
+  it.each([...prepares, [false, false] as const])(
+    'with preparedStatements: %s, statements are prepared: %s',
+    async (preparedStatements, are) => {
+      const other = await start({ databaseUrl: database.url, webhooks: { preparedStatements } });
+      for (const id of ids(3)) expect(kinds([await other.deliver(id)])).toEqual(['ok']);
+      const found = await Promise.all(
+        ids(5).map(() =>
+          other.dataSource.query<unknown[]>(
+            `SELECT FROM pg_prepared_statements WHERE name LIKE 'webhook_inbox%'`,
+          ),
         ),
-      ),
-    );
-    // Before it is judged: an application that is left open keeps the test's process.
-    await other.stop();
-    expect(found.some((rows) => rows.length > 0)).toBe(are);
-  });
+      );
+      // Before it is judged: an application that is left open keeps the test's process.
+      await other.stop();
+      expect(found.some((rows) => rows.length > 0)).toBe(are);
+    },
+  );
 
   it('do not wait for others: one that comes alone goes alone', async () => {
     for (const id of ids(3)) expect(kinds([await inbox.deliver(id)])).toEqual(['ok']);

@@ -1,6 +1,13 @@
 import type { DataSource, EntityManager } from 'typeorm';
 import { isLostStatement } from '../../core/classify.js';
-import { destroyConnection, inTransaction, onConnection, pgClient, setting } from './connection.js';
+import {
+  destroyConnection,
+  inTransaction,
+  NotCommitted,
+  onConnection,
+  pgClient,
+  setting,
+} from './connection.js';
 import { HostTransaction } from './host-transaction.js';
 import type { Statement } from './message-query.js';
 import { inOneMessage, type Statements } from './one-message.js';
@@ -62,6 +69,9 @@ function eachByTypeorm<T>(
       HostTransaction.on(manager.queryRunner!, endAfterMs, async (inside) => {
         await limitLocks(inside, lockTimeoutMs);
         return query(inside, sql, values);
+      }).catch((error: unknown) => {
+        // As a message fails: that the connection broke says that no other claim fares better.
+        throw error instanceof NotCommitted && error.inDoubt ? error.cause : error;
       });
     const last = ({ sql, values = [] }: Statement) => query(manager, sql, [...values]);
     await thenLast({ query: each as Statements['query'] }, work, resolve, last);
