@@ -67,8 +67,8 @@ async function live(nth: number): Promise<void> {
 }
 
 const lsn = async () =>
-  ((await dataSource.query('SELECT pg_current_wal_insert_lsn()::text AS at')) as [{ at: string }])[0].at;
-const [{ pid }] = (await dataSource.query('SELECT pg_backend_pid() AS pid')) as [{ pid: number }];
+  (await dataSource.query<[{ at: string }]>('SELECT pg_current_wal_insert_lsn()::text AS at'))[0].at;
+const [{ pid }] = await dataSource.query<[{ pid: number }]>('SELECT pg_backend_pid() AS pid');
 
 await dataSource.query('ANALYZE');
 let nth = 0;
@@ -79,13 +79,13 @@ for (let round = 0; round < ROUNDS; round += 1) {
   const used = countCpu({ node: [pid], postmaster: 0 });
   for (let life = 0; life < LIVES; life += 1) await live((nth += 1));
   const micros = (used().node * 1e6) / LIVES;
-  const [row] = (await dataSource.query(
+  const [row] = await dataSource.query<[{ entries: number; hot: number; records: number; images: number }]>(
     `SELECT (sum(count) FILTER (WHERE "resource_manager/record_type" ~ '^Btree/INSERT_(LEAF|POST)'))::float8 AS entries,
             (sum(count) FILTER (WHERE "resource_manager/record_type" ~ '^Heap/HOT_UPDATE'))::float8 AS hot,
             sum(record_size)::float8 AS records, sum(fpi_size)::float8 AS images
        FROM pg_get_wal_stats($1, pg_current_wal_flush_lsn(), true)`,
     [from],
-  )) as [{ entries: number; hot: number; records: number; images: number }];
+  );
   const each = (sum: number) => (sum / LIVES).toFixed(1);
   console.log(
     `${each(row.entries)} index entries, ${each(row.hot)} updates without one; WAL ${each(row.records - LIVES * BODY.length)} bytes ` +

@@ -22,7 +22,10 @@ const SRC = new URL('../src/', import.meta.url).href;
 
 await startServer();
 await createTemplate();
-const receiver = await Receiver.start({ providers: [Handlers], webhooks: { sources: { awardee: awardeeSource() } } });
+const receiver = await Receiver.start({
+  providers: [Handlers],
+  webhooks: { sources: { awardee: awardeeSource() } },
+});
 const session = new Session();
 session.connect();
 try {
@@ -45,7 +48,9 @@ async function report(end: string, walk: () => Promise<unknown>): Promise<void> 
   await walk();
   const { result } = await session.post('Profiler.takePreciseCoverage');
   const met = result.filter(({ url, functions }) => {
-    const called = functions.filter(({ functionName, ranges }) => functionName !== '' && ranges[0]!.count > 0);
+    const called = functions.filter(
+      ({ functionName, ranges }) => functionName !== '' && ranges[0]!.count > 0,
+    );
     return url.startsWith(SRC) && called.length > 0;
   });
   const files = met.map(({ url }) => url.slice(SRC.length)).sort();
