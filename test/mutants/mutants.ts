@@ -427,8 +427,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/outbox/relay/hand-off.ts',
-        "paused.has('handler', firstName(handler)) || paused.has('source', handler.source)",
-        "paused.has('handler', firstName(handler))",
+        "paused.hasWork('handler', handler) || paused.has('source', handler.source)",
+        "paused.hasWork('handler', handler)",
       ),
     ],
     spec: 'test/integration/hand-off.spec.ts',
@@ -439,8 +439,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/inbox/paused-work.ts',
-        "!paused.has('handler', firstName(handler))",
-        "!paused.has('handler', (void firstName, handler.name))",
+        "!paused.hasWork('handler', handler)",
+        "!paused.has('handler', handler.name)",
       ),
     ],
     spec: 'test/integration/renaming.spec.ts',
