@@ -26,7 +26,7 @@ interface Asked {
 const TIMEOUT_MS = 30_000;
 const MAX_BODY = 300;
 /** The application writes down why it refused a request within its next rounds. */
-const EXPLAINED_MS = 12_000;
+const EXPLAINED_MS = 30_000;
 
 export function expectedAnswers(
   { signsTime, signsBody }: SignedWebhook,
