@@ -32,7 +32,7 @@ export type { BackfillOptions, BackfillReport } from './inbox/catch-up/backfills
 export { Inbox } from './inbox/inbox.js';
 export type { ReceivedRequest } from './inbox/inbox.js';
 export { Rejections } from './inbox/rejections.js';
-export { StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
+export { StartupReconciler, type ReconcileOptions } from './inbox/catch-up/startup.reconciler.js';
 export type { ReconcileReport } from './inbox/catch-up/startup.reconciler.js';
 export type { RecordReport } from './inbox/catch-up/record.reconciler.js';
 export { Outbox, type CancelOutcome } from './outbox/enqueue/outbox.js';
@@ -48,7 +48,7 @@ export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/re
 export type { PlannedEffect, PlannedRun, ReplayPlan } from './operator/replay/replay.planner.js';
 export { Erasure } from './operator/erasure.js';
 export type { ErasedWork, ErasureOptions, ErasureReport } from './operator/erasure.js';
-export { Retention } from './operator/retention.js';
+export { Retention, type PruneOptions } from './operator/retention.js';
 export type { RetentionReport } from './operator/retention.js';
 export { WebhookHealth } from './operator/webhook-health.js';
 export type { HealthResult, ReadinessOptions } from './operator/webhook-health.js';

@@ -99,7 +99,7 @@ const CONSUMER = {
 function packagesOf(file: string, seen = new Set<string>()): Set<string> {
   if (seen.has(file)) return new Set();
   seen.add(file);
-  const imports = [...readFileSync(file, 'utf8').matchAll(/^import .* from '([^']+)';$/gm)];
+  const imports = [...readFileSync(file, 'utf8').matchAll(/^(?:import|export) .* from '([^']+)';$/gm)];
   const names = imports.map(([, name]) => name!);
   const ours = names.filter((name) => name.startsWith('.'));
   return new Set([

@@ -361,7 +361,7 @@ describe('renewals', () => {
     const startedAt = performance.now();
     const tick = inbox.relay.tick();
     await until(() => began.length === 1);
-    const { store } = inbox.relay as unknown as { store: { renew: () => Promise<never> } };
+    const { store } = inbox.rounds as unknown as { store: { renew: () => Promise<never> } };
     const unanswered: (() => void)[] = [];
     store.renew = () =>
       new Promise<never>((_, reject) => unanswered.push(() => reject(new Error('given up'))));
