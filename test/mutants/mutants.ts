@@ -183,8 +183,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/claim.sql.ts',
-        'VALUES ($1::text, $2::text, $3::text, $4::uuid,',
-        'VALUES ($1::text, $2::text, $3::text || $4::text, $4::uuid,',
+        'SELECT source, tenant, event_id, id, event_type, occurred_at',
+        'SELECT source, tenant, event_id || id::text, id, event_type, occurred_at',
       ),
     ],
     spec: 'test/e2e/dedupe.spec.ts',
