@@ -21,10 +21,7 @@ const EXAMPLES = 5;
 
 /** Everything that was promised, asked of what is left; and whether the run has shown anything. */
 export function check(tables: Tables, logs: Logs, done: Faults, direct = true): Verdict {
-  const verdicts = [
-    checkPromises(tables, logs, done),
-    checkTakeover(tables.leases, logs.kills, logs.overdue, direct),
-  ];
+  const verdicts = [checkPromises(tables, logs, done), checkTakeover(tables.leases, logs.kills, direct)];
   if (done === 'kills' || done === 'clocks') verdicts.push(checkKills(logs.kills));
   if (done === 'stops' || done === 'promotions') verdicts.push(checkOutages(logs));
   if (done === 'clocks') verdicts.push(checkClocks(tables.processes, logs.sent));

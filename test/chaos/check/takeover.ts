@@ -1,21 +1,16 @@
-import type { Kill, Overdue } from '../play/log.js';
+import type { Kill } from '../play/log.js';
 import type { LeaseFact } from './tables.js';
 import type { Verdict } from './verdict.js';
 
-/** From a kill to the first new attempt, for nineteen kills of twenty. */
-const P95_MS = 2_000;
-/** A machine that is busy is late by what the watch's own timer and statements were late by, with each of a takeover's looks and rounds. */
-const LATE = 6;
 const FEW = 20;
 
 /**
- * How soon the work of killed processes went on, and that none of a living one was taken.
+ * That no work of a living process was taken, and that some of killed ones was. How soon is recorded and not judged: it is a time.
  * @param direct the receivers' connections led to the server itself: behind a pooler the leases decide
  */
 export function checkTakeover(
   leases: readonly LeaseFact[],
   kills: readonly Kill[],
-  overdue: readonly Pick<Overdue, 'lookMs'>[],
   direct: boolean,
 ): Verdict {
   const diedAt = new Map(kills.map((kill) => [kill.owner, kill.diedAt]));
@@ -23,13 +18,8 @@ export function checkTakeover(
   const fromLiving = taken.filter(({ owner, at }) => at < (diedAt.get(owner) ?? Infinity));
   const times = kills.map((kill) => goesOnAfter(kill, leases)).filter((ms) => ms !== undefined);
   times.sort((a, b) => a - b);
-  const p95 = percentile(times, 0.95);
-  const allowed = P95_MS + LATE * Math.max(0, ...overdue.map(({ lookMs }) => lookMs));
   const faults = [
     ...(fromLiving.length > 0 ? [`leases taken from living processes: ${fromLiving.length}`] : []),
-    ...(direct && times.length >= FEW && p95 > allowed
-      ? [`work of killed processes went on after ${p95} ms for one in twenty, and ${allowed} are allowed`]
-      : []),
     ...(direct && times.length >= FEW && taken.length === 0 ? ['the run shows nothing: no takeover'] : []),
   ];
   return {
@@ -40,7 +30,7 @@ export function checkTakeover(
       cutWhileAnotherDied: kills.filter(({ wasCut }) => wasCut).length,
       killsWithWorkThatGoesOn: times.length,
       takeoverP50Ms: percentile(times, 0.5),
-      takeoverP95Ms: p95,
+      takeoverP95Ms: percentile(times, 0.95),
     },
   };
 }
