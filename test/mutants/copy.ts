@@ -12,6 +12,7 @@ const COPIED = [
   'test',
   'migrations',
   'examples',
+  'dashboard',
   'scripts',
   'docs',
   'package.json',
