@@ -171,7 +171,7 @@ describe.each(ADAPTERS)('bodies that do not end, on %s', (adapter) => {
   describe('behind a request whose answer takes its time, on one connection', () => {
     let release!: () => void;
     const answered = () => {
-      const { holdings } = receiver.app.get(ByteBudget) as unknown as { holdings: Set<Holding> };
+      const { holdings } = receiver.app.get<ByteBudget, { readonly holdings: Set<Holding> }>(ByteBudget);
       return [...holdings].filter(({ isAnswered }) => isAnswered).length;
     };
     /** Answered 401, and the answers wait for that of the first. */
