@@ -174,6 +174,17 @@ it('no more than there are places, one is left to others, and what came first go
   expect(handedOff).toEqual(Array.from({ length: taken }, (_, nth) => `f-${nth}`));
 });
 
+it('nothing is handed off while others may take what is leased here', async () => {
+  await start();
+  inbox.rounds.suspend();
+  await inbox.deliverTo('free', '1');
+  expect(await inbox.rows()).toMatchObject([{ leased_by: null, attempt: 0 }]);
+  inbox.rounds.resume();
+  latch.open();
+  await inbox.deliverTo('free', '2');
+  await done(2);
+});
+
 it('nothing is handed off past rows that wait', async () => {
   await start();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', `f-${nth}`);

@@ -95,8 +95,8 @@ export class HandOff {
   private place(event: NewEvent, row: NewHandlerRow): HeldPlace | undefined {
     const { relay, sources } = this.options;
     const handler = this.registry.handler(row.name)!;
-    if (relay === false || !relay.handOff || !this.loop.turns || !this.rounds.isDry(row.name))
-      return undefined;
+    if (relay === false || !relay.handOff || !this.loop.turns || this.rounds.isHalted) return undefined;
+    if (!this.rounds.isDry(row.name)) return undefined;
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
@@ -125,7 +125,9 @@ export class HandOff {
     if (this.isPaused(paused, this.registry.handler(name)!)) return false;
     // One that has waited for long might be taken before its first renewal.
     const leftMs = leaseEndsAt - performance.now();
-    return this.loop.turns && !this.runner.isExclusive && leftMs > (2 * this.leaseMs) / 3;
+    return (
+      this.loop.turns && !this.rounds.isHalted && !this.runner.isExclusive && leftMs > (2 * this.leaseMs) / 3
+    );
   }
 
   private isPaused(paused: Paused | undefined, handler: Handler): boolean {

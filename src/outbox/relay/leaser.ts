@@ -136,7 +136,8 @@ export class Leaser {
     this.suspended = false;
   }
 
-  private get isHalted(): boolean {
+  /** Whether nothing is leased now. */
+  get isHalted(): boolean {
     return this.stopped || this.suspended;
   }
 

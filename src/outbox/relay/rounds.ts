@@ -114,6 +114,11 @@ export class Rounds {
     this.leaser.resume();
   }
 
+  /** Whether nothing may be leased here now. */
+  get isHalted(): boolean {
+    return this.leaser.isHalted;
+  }
+
   /** No more leases; what runs goes on. */
   stopLeasing(): void {
     this.leaser.stop();
