@@ -210,25 +210,44 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
     ]);
   });
 
-  it('one that swallows an error is told which, also where the server tells late that the transaction has failed', async () => {
-    const database = await createDatabase();
-    const proxy = await cuttingProxy(database.url);
-    const slow = await startInbox({ database, databaseUrl: proxy.url, providers: [scripted(script)] });
-    try {
-      script.handle = (_event, { manager }) => manager.query(NOPE).catch(() => undefined);
-      await slow.deliver('1');
-      proxy.delayStateAfterErrors();
-      await slow.relay.tick();
-      expect(await slow.rows()).toMatchObject([
-        {
-          error: expect.stringMatching(/^ManagerMisused: a query failed and its error was swallowed: select/),
-        },
-      ]);
-    } finally {
-      await slow.stop();
-      await proxy.close();
-    }
-  });
+  it.each<[string, Script['handle']]>([
+    ['its first query', (_event, { manager }) => manager.query(NOPE).catch(() => undefined)],
+    [
+      'its first query, which has values and goes with the BEGIN',
+      (_event, { manager }) =>
+        manager.query('SELECT * FROM nope WHERE what = $1', ['x']).catch(() => undefined),
+    ],
+    [
+      'a later query',
+      async (_event, { manager }) => {
+        await manager.query('SELECT 1');
+        await manager.query(NOPE).catch(() => undefined);
+      },
+    ],
+  ])(
+    'one that swallows the error of %s is told which, also where the server tells late that the transaction has failed',
+    async (_, handle) => {
+      const database = await createDatabase();
+      const proxy = await cuttingProxy(database.url);
+      const slow = await startInbox({ database, databaseUrl: proxy.url, providers: [scripted(script)] });
+      try {
+        script.handle = handle;
+        await slow.deliver('1');
+        proxy.delayStateAfterErrors();
+        await slow.relay.tick();
+        expect(await slow.rows()).toMatchObject([
+          {
+            error: expect.stringMatching(
+              /^ManagerMisused: a query failed and its error was swallowed: select/i,
+            ),
+          },
+        ]);
+      } finally {
+        await slow.stop();
+        await proxy.close();
+      }
+    },
+  );
 
   it('one that has waited for a connection for longer than its time is not started', async () => {
     const started: string[] = [];

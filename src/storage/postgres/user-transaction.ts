@@ -187,7 +187,7 @@ export class UserTransaction {
       const result = await this.gate.run(call, code, signal);
       // Closed in the same turn: between the two a query would be sent that nobody looks at.
       if (call.fault !== undefined) throw call.fault;
-      const fault = this.faultAfter(depth) ?? (await this.faultTold(call));
+      const fault = this.stillRunning() ?? (await this.faultTold(call, depth));
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
@@ -201,30 +201,33 @@ export class UserTransaction {
     }
   }
 
-  private faultAfter(depth: number): string | undefined {
+  private stillRunning(): string | undefined {
     const { running } = this.gate;
-    if (running > 0) {
-      const queries = running === 1 ? '1 query was' : `${running} queries were`;
-      return `${queries} still running when the handler ended: ${REMEDY}`;
+    if (running === 0) return undefined;
+    const queries = running === 1 ? '1 query was' : `${running} queries were`;
+    return `${queries} still running when the handler ended: ${REMEDY}`;
+  }
+
+  /**
+   * pg tells of a failed query before the server has told the transaction's state: until then pg shows the state before that query. An
+   * empty query is answered after it, also in a transaction that has failed.
+   */
+  private async faultTold(call: Call, depth: number): Promise<string | undefined> {
+    if (this.gate.hasRefused) {
+      // Before the wait: a query that comes meanwhile is not sent.
+      this.gate.close(call);
+      await this.passThrough('');
     }
+    return this.faultAfter(depth);
+  }
+
+  private faultAfter(depth: number): string | undefined {
     const status = this.client.getTransactionStatus();
     if (status === 'E') return this.gate.swallowed;
     if (status === 'I' && this.lazy.isOpen)
       return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
     if (nestingOf(this.runner) === depth) return undefined;
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
-  }
-
-  /**
-   * pg tells of a failed query before the server has told what became of the transaction. An empty query is answered after that, also
-   * in a transaction that has failed.
-   */
-  private async faultTold(call: Call): Promise<string | undefined> {
-    if (!this.gate.hasRefused) return undefined;
-    // Before the wait: a query that comes meanwhile is not sent.
-    this.gate.close(call);
-    await this.passThrough('');
-    return this.client.getTransactionStatus() === 'E' ? this.gate.swallowed : undefined;
   }
 
   /** A statement of ours, whatever the gate. */
