@@ -18,6 +18,7 @@ const MAXIMA = new Set([
   'timeZones',
   'takeoverP50Ms',
   'takeoverP95Ms',
+  'unwatchedP95Ms',
 ]);
 
 export function merge(verdicts: readonly Verdict[]): Verdict {

@@ -116,14 +116,15 @@ describe('clocks', () => {
 });
 
 describe('takeover', () => {
-  const kill = (owner: string, diedAt: number): Kill => ({
+  const kill = (owner: string, diedAt: number, others: Partial<Kill> = {}): Kill => ({
     at: 'anywhere',
     owner,
     diedAt,
-    wasCut: false,
+    watchers: ['survivor'],
     leased: 1,
     claiming: 0,
     begun: 0,
+    ...others,
   });
   const fact = (what: LeaseFact['what'], owner: string, at: number, id = owner): LeaseFact => ({
     id,
@@ -146,7 +147,23 @@ describe('takeover', () => {
     const before = fact('attempt', 'p0', 990, 'p0');
     const { faults, figures } = checkTakeover([before, ...leases], [...kills, kill('idle', 5)], true);
     expect(faults).toEqual([]);
-    expect(figures).toMatchObject({ killsWithWorkThatGoesOn: 2, takeoverP50Ms: 1_900, leasesTaken: 2 });
+    expect(figures).toMatchObject({
+      killsWithWorkThatGoesOn: 2,
+      watchedKills: 2,
+      takeoverP50Ms: 1_900,
+      leasesTaken: 2,
+    });
+  });
+
+  it.each<[string, Partial<Kill>, Kill[]]>([
+    ['nobody had seen the lock held', { watchers: [] }, []],
+    ['the process that had was killed before it could take', {}, [kill('survivor', 3_000)]],
+    ['it had lost its own session', {}, [kill('idle', 500, { cut: 'survivor', watchers: [] })]],
+    ['it was cut off in that moment', { cut: 'survivor' }, []],
+  ])('is timed apart where %s', (_what, others, more) => {
+    const { leases } = after(6_000);
+    const { figures } = checkTakeover(leases, [kill('p0', 1_000, others), ...more], true);
+    expect(figures).toMatchObject({ killsWithWorkThatGoesOn: 1, watchedKills: 0, unwatchedP95Ms: 6_000 });
   });
 
   it.each([

@@ -3,6 +3,8 @@ import type { LeaseFact } from './tables.js';
 import type { Verdict } from './verdict.js';
 
 const FEW = 20;
+/** Takes a process less than this, from the end of another to the end of its leases: half a second to look, and a second of grace. */
+const WATCH_MS = 2_500;
 
 /**
  * That no work of a living process was taken, and that some of killed ones was. How soon is recorded and not judged: it is a time.
@@ -16,8 +18,14 @@ export function checkTakeover(
   const diedAt = new Map(kills.map((kill) => [kill.owner, kill.diedAt]));
   const taken = leases.filter(({ what }) => what === 'taken');
   const fromLiving = taken.filter(({ owner, at }) => at < (diedAt.get(owner) ?? Infinity));
-  const times = kills.map((kill) => goesOnAfter(kill, leases)).filter((ms) => ms !== undefined);
-  times.sort((a, b) => a - b);
+  const goesOn = (among: readonly Kill[]) =>
+    among
+      .map((kill) => goesOnAfter(kill, leases))
+      .filter((ms) => ms !== undefined)
+      .sort((a, b) => a - b);
+  const isSeen = (kill: Kill) => kill.watchers.some((watcher) => watchesOn(watcher, kill, kills));
+  const times = goesOn(kills);
+  const watched = goesOn(kills.filter(isSeen));
   const faults = [
     ...(fromLiving.length > 0 ? [`leases taken from living processes: ${fromLiving.length}`] : []),
     ...(direct && times.length >= FEW && taken.length === 0 ? ['the run shows nothing: no takeover'] : []),
@@ -27,12 +35,23 @@ export function checkTakeover(
     figures: {
       leasesTaken: taken.length,
       takenFromLiving: fromLiving.length,
-      cutWhileAnotherDied: kills.filter(({ wasCut }) => wasCut).length,
+      cutWhileAnotherDied: kills.filter(({ cut }) => cut !== undefined).length,
       killsWithWorkThatGoesOn: times.length,
-      takeoverP50Ms: percentile(times, 0.5),
-      takeoverP95Ms: percentile(times, 0.95),
+      watchedKills: watched.length,
+      takeoverP50Ms: percentile(watched, 0.5),
+      takeoverP95Ms: percentile(watched, 0.95),
+      unwatchedP95Ms: percentile(goesOn(kills.filter((kill) => !isSeen(kill))), 0.95),
     },
   };
+}
+
+/** Whether a process saw the lock held and then free: it lived on for long enough, and kept its own session around the kill. */
+function watchesOn(watcher: string, { diedAt }: Kill, kills: readonly Kill[]): boolean {
+  return !kills.some(
+    (other) =>
+      (other.owner === watcher && other.diedAt < diedAt + WATCH_MS) ||
+      (other.cut === watcher && Math.abs(other.diedAt - diedAt) < WATCH_MS),
+  );
 }
 
 /** From a kill to the first new attempt of a row that the dead process held; undefined where it held none. */

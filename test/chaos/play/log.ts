@@ -31,8 +31,10 @@ export interface Kill {
   readonly owner: string;
   /** When, by the clock of the database, in milliseconds. */
   readonly diedAt: number;
-  /** Whether another process had just lost the connection that holds its lock. */
-  readonly wasCut: boolean;
+  /** Another process, which had just lost the connection that holds its lock. */
+  readonly cut?: string;
+  /** Other processes that had been up for long enough to have seen its lock held. */
+  readonly watchers: readonly string[];
   /** `point before`, `point after`, or `anywhere`. */
   readonly at: string;
   /** A point that was waited for in vain, when it was killed where it was. */

@@ -14,6 +14,8 @@ import { ChaosSink } from './sink.js';
 /** At least so many are up before one is killed, so that its leases are somebody's to take. */
 const UP = 2;
 const AMBUSH_MS = 4_000;
+/** A process that is ready has a lock of its own and has looked at the others' by then. */
+const SEEN_MS = 1_500;
 const START_MS = 120_000;
 
 export interface StageSetup extends Omit<FleetSetup, 'sinkUrl' | 'databaseUrl'> {
@@ -97,13 +99,15 @@ export class Stage {
     // A third one has seen all of them, and takes over at once.
     const another = fleet.up.length > UP ? fleet.up.find((one) => one !== receiver)?.owner : undefined;
     const wasCut = cutsAnother && another !== undefined && (await cut(this.client, another));
+    const watchers = fleet.up.filter((one) => one !== receiver && performance.now() - one.readyAt > SEEN_MS);
     const seen = await lookAt(this.client, { owner: owner!, name });
     const point = at && `${at.point} ${at.when}`;
     this.kills.write({
       at: reached ? point! : 'anywhere',
       missed: reached ? undefined : point,
       owner: owner!,
-      wasCut,
+      cut: wasCut ? another : undefined,
+      watchers: watchers.map((one) => one.owner!),
       ...seen,
     });
     await receiver.kill();
