@@ -32,6 +32,8 @@ export interface Provider {
   readonly maxBytes?: number;
   /** Names of headers kept with the claim besides the content type and the user agent. Never one that holds a secret. */
   readonly keepHeaders?: readonly string[];
+  /** Names, in lower case, of headers in which the vendor sends a secret as it is. They are never stored. @default none */
+  readonly secretHeaders?: readonly string[];
   /**
    * Who else `verify` may ask: the vendor for its keys, or whatever the application's own function asks. Such a check is not repeated
    * to explain a refusal. @default nobody: `verify` is a matter of hashes and configured keys

@@ -59,7 +59,12 @@ export class SignatureGuard implements CanActivate {
     if (source === undefined && bound === undefined && this.routes.isApplications(request))
       throw new ApplicationsOwn();
     if (source === undefined)
-      throw this.requests.refused('', 'unknown-source', noSource(this.options, name), ANSWERS.unknownSource);
+      throw this.requests.refused(
+        '',
+        'unknown-source',
+        () => noSource(this.options, name),
+        ANSWERS.unknownSource,
+      );
     if (bound === undefined && !this.routes.isOwn(request)) throw notFound(request);
     return source;
   }

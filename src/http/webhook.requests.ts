@@ -53,7 +53,7 @@ export class WebhookRequests {
   refused(
     source: string,
     reason: string,
-    detail: string,
+    detail: string | (() => string),
     answer: Answer,
     request?: WebhookRequest,
   ): RefusedDelivery {

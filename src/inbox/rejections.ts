@@ -43,9 +43,10 @@ export class Rejections {
 
   /**
    * @param source name of a configured source, or '' for what reached none
+   * @param detail as a function where it costs something to make: it is called for a line or a sample, and not for each request
    * @param request set where the signature was looked at, so that a sample of it can be explained later
    */
-  add(source: string, reason: string, detail: string, request?: WebhookRequest): void {
+  add(source: string, reason: string, detail: string | (() => string), request?: WebhookRequest): void {
     const key = JSON.stringify([source, reason]);
     const entry = this.counted.get(key) ?? {
       count: 0,
@@ -57,13 +58,14 @@ export class Rejections {
     this.counted.set(key, entry);
     this.tally.add(source, `rejected:${reason}`);
     this.lifecycle.emit('rejected', () => ({ source, reason }));
-    if (request !== undefined) this.sample(entry, { at: new Date(), source, reason, detail, request });
+    const said = typeof detail === 'string' ? () => detail : detail;
+    if (request !== undefined) this.sample(entry, said, { at: new Date(), source, reason, request });
     if (performance.now() - entry.loggedAt < (LOG_RARELY[reason] ?? LOG_EVERY_MS)) {
       entry.unlogged += 1;
       return;
     }
     const unlogged = entry.unlogged > 0 ? entry.unlogged : undefined;
-    this.logger.warn(logLine(`rejected: ${detail}`, { source, reason, unlogged }));
+    this.logger.warn(logLine(`rejected: ${said()}`, { source, reason, unlogged }));
     entry.unlogged = 0;
     entry.loggedAt = performance.now();
   }
@@ -88,12 +90,12 @@ export class Rejections {
     return samples;
   }
 
-  private sample(entry: Entry, sample: RejectionSample): void {
+  private sample(entry: Entry, said: () => string, sample: Omit<RejectionSample, 'detail'>): void {
     if (sample.request.rawBody.length > MAX_SAMPLE_BYTES) return;
     if (performance.now() - entry.sampledAt < this.sampleEveryMs) return;
     if (this.samples.length >= MAX_SAMPLES && !this.makeRoom(sample.source)) return;
     entry.sampledAt = performance.now();
-    this.samples.push(sample);
+    this.samples.push({ ...sample, detail: said() });
   }
 
   /** The source with the most samples gives its last to one that has fewer: a flood at one URL must not hide another's fault. */

@@ -72,6 +72,7 @@ function providerOf(scheme: Scheme, dedupe: DedupeKey = 'preset'): Provider {
     types: scheme.types,
     maxBytes: scheme.maxBytes,
     keepHeaders: scheme.keepHeaders,
+    secretHeaders: scheme.secretHeaders,
     asks: scheme.asks,
     methods: scheme.methods,
     parse: scheme.parse,

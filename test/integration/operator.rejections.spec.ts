@@ -5,6 +5,7 @@ import {
   Inspector,
   Operator,
   Rejections,
+  gitlab,
   hmac,
   stripe,
   type Alert,
@@ -59,7 +60,12 @@ describe('rejections', () => {
     createApplication({
       databaseUrl: database.url,
       webhooks: {
-        sources: { ...deskSources, acme: acme(acmeSecret), stripe: stripe({ secrets: [stripeSecret] }) },
+        sources: {
+          ...deskSources,
+          acme: acme(acmeSecret),
+          stripe: stripe({ secrets: [stripeSecret] }),
+          gitlab: gitlab({ secrets: ['glpat-0123456789abcdef'] }),
+        },
         onAlert: (alert) => void alerts.push(alert),
         alerts: { rejectionsPerMinute: 10, duplicateRatio: 0.5, backlogAge: '1h' },
         rejections: { keep },
@@ -88,6 +94,16 @@ describe('rejections', () => {
       app.get(Rejections).sampleEvery(0);
     });
     afterAll(() => app?.close());
+
+    it('say what costs something to say only for a line of the log', () => {
+      const said: string[] = [];
+      for (let n = 0; n < 3; n += 1)
+        app.get(Rejections).add('', 'costly', () => {
+          said.push('no such source');
+          return 'no such source';
+        });
+      expect(said).toHaveLength(1);
+    });
 
     const body = '{"amount":12.5,"url":"https://a.example/x","name":"Zoë"}';
     const pretty = JSON.stringify(JSON.parse(body), null, 2);
@@ -272,6 +288,16 @@ describe('rejections', () => {
       const { rejections: rows } = await app.get(Inspector).rejections('source:acme');
       expect(rows.filter((row) => row.takenAs === 'ok')).toHaveLength(3);
       expect(rows.filter((row) => row.kept)).toHaveLength(1);
+    });
+
+    it('are not those that carry a secret as it is: they are explained, and no token is stored', async () => {
+      app = await start(OTHER_SECRET, '24h');
+      const headers = { 'content-type': 'application/json', 'X-Gitlab-Token': 'canary-token-of-gitlab' };
+      expect(await send('gitlab', { headers, body: Buffer.from('{}') })).toMatchObject({ status: 401 });
+      expect(await explained()).toMatchObject({ source: 'gitlab', kept: false });
+      expect(JSON.stringify(await database.query('SELECT * FROM webhook_rejection'))).not.toContain(
+        'canary-token',
+      );
     });
 
     it('R33 are judged as of their arrival: one that came late stays wrong', async () => {

@@ -3,6 +3,7 @@ import { optionsSchema, resolveOptions } from '../../src/core/options/resolve-op
 import { resolveSource } from '../../src/core/options/resolve-source.js';
 import { POLICY_NAMES } from '../../src/sources/source-options.js';
 import {
+  gitlab,
   ConfigurationError,
   github,
   hmac,
@@ -225,6 +226,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       'a header to keep that no request carries',
       () => withSource({ keepHeaders: ['x-trace', 'x trace'] }),
       "sources.acme.keepHeaders.1: expected the name of a header, received 'x trace'",
+    ],
+    [
+      'a header to keep that holds the secret itself',
+      () => resolveSource('lab', gitlab({ secrets: [AWARDEE_SECRET], keepHeaders: ['X-GitLab-Token'] })),
+      "sources.lab.keepHeaders: expected no header that holds a secret, received 'X-GitLab-Token'",
     ],
     [
       'a secret without a list',

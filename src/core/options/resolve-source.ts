@@ -94,6 +94,12 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
   }
   check(schema, definition, where);
   const { provider } = definition;
+  const secret = definition.keepHeaders?.find((one) => provider.secretHeaders?.includes(one.toLowerCase()));
+  if (secret !== undefined) {
+    throw new ConfigurationError(
+      `${where}.keepHeaders: expected no header that holds a secret, received '${secret}'`,
+    );
+  }
   if (typeof definition.secrets !== 'function') checkSecrets(provider, definition.secrets, where);
   const retries = definition.retries ?? 'own';
   return {

@@ -3,9 +3,10 @@ import type { EntityManager } from 'typeorm';
 import { storable } from '../../core/event.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { logLine } from '../../core/log/log.js';
-import { toldType } from '../../core/request.js';
+import { toldType, type WebhookRequest } from '../../core/request.js';
 import { uuidV7 } from '../../core/outbox-id.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import type { Source } from '../../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { DeliveryVerifier } from '../../inbox/delivery.verifier.js';
 import { Rejections, type RejectionSample } from '../../inbox/rejections.js';
@@ -76,6 +77,12 @@ export class RejectionExplainer {
     }
   }
 
+  /** One with a token could be verified again only by the token, which is not stored. */
+  private keeps({ provider }: Source, { headers }: WebhookRequest): boolean {
+    const isToken = provider.secretHeaders?.some((name) => headers.first(name) !== undefined) ?? false;
+    return this.options.keepRejectionsMs > 0 && !isToken;
+  }
+
   private async explainOne(
     manager: EntityManager,
     sample: RejectionSample,
@@ -107,7 +114,7 @@ export class RejectionExplainer {
         headerNames: [...new Set(entries.map(([name]) => storable(name, 100)))].slice(0, MAX_NAMES),
         method: request.method,
       },
-      this.options.keepRejectionsMs > 0
+      this.keeps(source, request)
         ? {
             url: storable(request.url, 2_000),
             headers: headers.map(([name, value]): [string, string] => [name, storable(value, 8_000)]),

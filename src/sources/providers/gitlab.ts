@@ -51,6 +51,7 @@ const scheme: Omit<Scheme, 'signed'> = {
     typeHeader: 'X-Gitlab-Event',
   }),
   keepHeaders: ['webhook-id', 'idempotency-key', 'x-gitlab-event', 'x-gitlab-instance'],
+  secretHeaders: ['x-gitlab-token'],
   maxBytes: 25 * 1024 * 1024,
   ackTimeoutMs: seconds(10),
   retries: { automatic: true, sameBytes: false, changes: [] },

@@ -32,6 +32,7 @@ function schemeOf(header: string): Scheme {
     checkSecret: checkSecretText,
     checkHead: (head) => void presentedToken(head.headers.one(header)),
     verify: (request, secrets) => verifyToken(request.headers.one(header), secrets),
+    secretHeaders: [header.toLowerCase()],
     batched: true,
     events: eventFields({
       eventsPath: 'data.events',

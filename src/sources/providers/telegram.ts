@@ -27,6 +27,7 @@ const scheme: Scheme = {
     (/^[A-Za-z0-9_-]{1,256}$/.test(secret) ? undefined : 'is not 1 to 256 letters, digits, _ and -'),
   checkHead: (head) => void presentedToken(head.headers.one('X-Telegram-Bot-Api-Secret-Token')),
   verify: (request, secrets) => verifyToken(request.headers.one('X-Telegram-Bot-Api-Secret-Token'), secrets),
+  secretHeaders: ['x-telegram-bot-api-secret-token'],
   events: (_request, body) => [readEvent(body)],
   retries: { automatic: true, windowMs: hours(24), sameBytes: false },
   notes: {
