@@ -27,6 +27,7 @@ export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   replay: 'replay',
   forward: 'forward',
   decide: 'decide',
+  cancel: 'cancel',
   erase: 'erase',
   pause: 'pause',
 };
@@ -61,6 +62,8 @@ export class DashboardActions {
         return this.ofRows(read(ACTION_INPUT[name], body, name).ids);
       case 'decide':
         return this.ofRows([read(ACTION_INPUT.decide, body, name).id]);
+      case 'cancel':
+        return this.ofRows([read(ACTION_INPUT.cancel, body, name).id]);
       case 'reveal': {
         const { event, effect } = read(ACTION_INPUT.reveal, body, name);
         return this.ofRows([event ?? effect ?? '']);
@@ -147,6 +150,12 @@ export class DashboardActions {
         const decided = await this.operator.decide(input.id, input.decision, deed(input));
         const [other] = decided ? [] : await this.operator.whyNotDead([input.id]);
         return { decided, ...(other && { why: other.why }) };
+      }
+      case 'cancel': {
+        const input = read(ACTION_INPUT.cancel, body, name);
+        const cancelled = await this.operator.cancel(input.id, deed(input));
+        const [other] = cancelled ? [] : await this.operator.whyNotDead([input.id]);
+        return { cancelled, ...(other && { why: other.why }) };
       }
       case 'erase': {
         const input = read(ACTION_INPUT.erase, body, name);

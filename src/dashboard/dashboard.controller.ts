@@ -95,7 +95,7 @@ export function dashboardController(
     async meta(@Res() response: unknown, @Context() context: ExecutionContext): Promise<void> {
       await this.answer(response, async () => {
         const rights = await this.entered(context);
-        const { readOnly, payloads, unauthenticated, signInUrl } = this.options;
+        const { readOnly, payloads, unauthenticated, signInUrl, sourceLink } = this.options;
         const sources = this.lists.sources();
         const can: DashboardAction[] = [];
         for (const action of DASHBOARD_ACTIONS)
@@ -108,6 +108,8 @@ export function dashboardController(
           payloads,
           unauthenticated,
           ...(signInUrl === undefined ? {} : { signInUrl }),
+          ...(sourceLink === undefined ? {} : { sourceLink }),
+          root: `${process.cwd().replaceAll('\\', '/')}/`,
           can,
           actor: this.actor(context),
         };

@@ -18,6 +18,7 @@ export const DASHBOARD_ACTIONS = [
   'replay',
   'forward',
   'decide',
+  'cancel',
   'erase',
   'pause',
 ] as const;
@@ -63,6 +64,12 @@ export interface DashboardOptions {
   ) => boolean | Promise<boolean>;
   /** Your login page: an http(s) URL or a path. The page links to it when a session has ended. @default no link */
   readonly signInUrl?: string;
+  /**
+   * Where a line of the application's code is shown, such as `https://github.com/acme/shop/blob/main/{file}#L{line}`. `{file}` is the
+   * path below the working directory of this process.
+   * @default no link
+   */
+  readonly sourceLink?: string;
   /** The name that stands in the audit. @default what the request's `user` is called: email, username, name, sub or id */
   readonly actor?: (context: ExecutionContext) => string | undefined;
   /** Mounts it without a guard: whoever reaches the port sees everything. For a developer's own machine. @default false */
@@ -79,6 +86,7 @@ export interface ResolvedDashboard {
   readonly actor: NonNullable<DashboardOptions['actor']>;
   readonly unauthenticated: boolean;
   readonly signInUrl?: string;
+  readonly sourceLink?: string;
 }
 
 const isFunction = (value: unknown) => typeof value === 'function';
@@ -105,6 +113,12 @@ const schema = z.strictObject({
       error: 'expected an http(s) URL, or a path that begins with one slash',
     })
     .optional(),
+  sourceLink: z
+    .string()
+    .regex(/^https?:\/\/.*\{file\}/, {
+      error: `expected an http(s) URL with {file}, and {line} where it takes one`,
+    })
+    .optional(),
   can: z.custom(isFunction, { error: 'expected a function' }).optional(),
   actor: z.custom(isFunction, { error: 'expected a function' }).optional(),
   allowUnauthenticated: z.boolean().optional(),
@@ -129,6 +143,7 @@ export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
     actor: options.actor ?? userOf,
     unauthenticated: guards.length === 0,
     ...(options.signInUrl === undefined ? {} : { signInUrl: options.signInUrl }),
+    ...(options.sourceLink === undefined ? {} : { sourceLink: options.sourceLink }),
   };
 }
 

@@ -43,6 +43,7 @@ export const ACTION_INPUT = {
   replay: z.strictObject({ events, refire, newEffects, reason }),
   forward: z.strictObject({ events, url: text(2_000), reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
+  cancel: z.strictObject({ id: uuid, reason }),
   erase: z.strictObject({ event: eventKey, reason }),
   pause: z.strictObject({
     kind: z.enum(['source', 'handler', 'effect']),

@@ -8,9 +8,10 @@ import { retryWindowMs } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
+import { AttemptStore, type Attempt } from '../storage/desk/attempt.store.js';
 import { AuditStore, type AuditRow } from '../storage/desk/audit.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
-import { DeadStore, type DeadGroup, type DeadRow } from '../storage/desk/dead.store.js';
+import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
 import { RejectionStore, type ListedRejection } from '../storage/desk/rejection.store.js';
 import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
 import {
@@ -31,6 +32,8 @@ import { SILENT_MS, Stats, type SourceRates } from './stats.js';
 export interface InspectedEvent extends EventDetail {
   /** Handler rows and effects, oldest first; an effect names its parent. */
   readonly rows: readonly EventRow[];
+  /** Every attempt of these rows, and what people did to them, in the order of their ends: 1,000 at most. */
+  readonly attempts: readonly Attempt[];
   readonly conflicts: readonly Conflict[];
   /** What the source's signatures cover and how; null when the source is no longer configured. */
   readonly scheme: string | null;
@@ -99,6 +102,7 @@ export class Inspector {
     private readonly relayRows: RelayStore,
     private readonly stats: Stats,
     private readonly statRows: StatStore,
+    private readonly attempts: AttemptStore,
     private readonly auditRows: AuditStore,
     private readonly alertRows: AlertStore,
     private readonly registry: HandlerRegistry,
@@ -148,9 +152,12 @@ export class Inspector {
       const detail = await this.search.detail(manager, id);
       if (detail === undefined) return undefined;
       const matches = this.registry.match(detail.source, detail.type).map((handler) => handler.name);
+      const rows = await this.search.rows(manager, detail);
+      const ids = rows.map((row) => row.id);
       return {
         ...detail,
-        rows: await this.search.rows(manager, detail),
+        rows,
+        attempts: await this.attempts.of(manager, ids),
         conflicts: await this.search.conflicts(manager, detail),
         scheme: this.options.sources.get(detail.source)?.provider.scheme ?? null,
         matches,
@@ -197,12 +204,13 @@ export class Inspector {
     after?: string,
     limit = 200,
     { pairs }: ListView = {},
-  ): Promise<{ readonly group?: DeadGroup } & ListPage<'rows', DeadRow>> {
+  ): Promise<{ readonly group?: DeadGroup & DeadSpread } & ListPage<'rows', DeadRow>> {
     return this.reads.run(async (manager) => {
       const group = await this.deadRows.group(manager, fingerprint, pairs);
       const rows = await this.deadRows.rows(manager, fingerprint, limit, placeOf(after), pairs);
       const last = rows.length === limit ? rows.at(-1) : undefined;
-      return { ...(group && { group }), rows, ...(last && { next: cursor(last) }) };
+      const spread = group && (await this.deadRows.spread(manager, fingerprint, pairs));
+      return { ...(group && spread && { group: { ...group, ...spread } }), rows, ...(last && { next: cursor(last) }) };
     });
   }
 

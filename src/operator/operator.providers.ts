@@ -1,3 +1,4 @@
+import { CallBacks } from './call-backs.js';
 import { DeskKeeper } from './desk.keeper.js';
 import { Erasure } from './erasure.js';
 import { FormerSources } from './former-sources.js';
@@ -18,6 +19,7 @@ import { WebhookHealth } from './webhook-health.js';
 
 /** The providers of this folder, for the module. */
 export const operatorProviders = [
+  CallBacks,
   DeskKeeper,
   Erasure,
   FormerSources,

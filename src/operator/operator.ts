@@ -9,6 +9,7 @@ import type { ParkedDecision } from '../storage/desk/decision.store.js';
 import type { NewEffects } from '../storage/leased-rows.js';
 import type { Pause, PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
+import { CallBacks } from './call-backs.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './replay/forwarder.js';
 import { MAX_AT_ONCE } from './bulk.options.js';
@@ -34,6 +35,7 @@ export class Operator {
     private readonly replays: Replays,
     private readonly revivals: Revivals,
     private readonly parked: Parked,
+    private readonly callBacks: CallBacks,
     private readonly erasure: Erasure,
     private readonly pauses: Pauses,
     private readonly inspector: Inspector,
@@ -138,6 +140,14 @@ export class Operator {
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     return this.parked.decide(outboxId, decision, decider);
+  }
+
+  /**
+   * Calls an effect back that has not begun.
+   * @returns false when it is not pending any more, or is running
+   */
+  async cancel(outboxId: string, decider: Decider): Promise<boolean> {
+    return this.callBacks.cancel(outboxId, decider);
   }
 
   /** Removes an event's content; the tombstone stays, so that a redelivery is a duplicate. */

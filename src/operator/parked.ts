@@ -29,7 +29,7 @@ export class Parked {
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
     return this.audit.noted({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
-      const row = await this.store.decide(this.dataSource.manager, outboxId, decision);
+      const row = await this.store.decide(this.dataSource.manager, outboxId, decision, decider);
       const { by, reason } = decider;
       if (row !== undefined)
         this.logger.log(logLine('parked effect decided', { ...row, decision, by, reason }));

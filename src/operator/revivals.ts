@@ -45,7 +45,7 @@ const WHY_NOT: Readonly<Record<Exclude<OutboxState, 'dead'>, string>> = {
   superseded: 'it is superseded by a newer event: replay its event to run it again',
   parked: 'it is parked: decide whether its effect happened',
   erased: 'its content was erased',
-  cancelled: 'it was cancelled by its application: enqueue it again',
+  cancelled: 'it was cancelled: enqueue it again, under another key',
   handed: 'it is handed to an engine: its consumer reports how it ends',
 };
 
@@ -73,7 +73,7 @@ export class Revivals {
   async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     return this.audit.noted({ action: 'revive', ...targetOfRows(outboxIds) }, decider, async () => {
-      const rows = await this.store.revive(this.dataSource.manager, outboxIds, this.routes());
+      const rows = await this.store.revive(this.dataSource.manager, outboxIds, this.routes(), decider);
       const revived = this.tell('revived', rows, decider);
       const others = await this.toldOthers('not revived', outboxIds, revived, decider);
       if (revived.length > 0) this.wakeUp.wake();
@@ -134,7 +134,7 @@ export class Revivals {
   async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     return this.audit.noted({ action: 'give up', ...targetOfRows(outboxIds) }, decider, async () => {
-      const rows = await this.store.giveUp(this.dataSource.manager, outboxIds);
+      const rows = await this.store.giveUp(this.dataSource.manager, outboxIds, decider);
       const givenUp = this.tell('given up', rows, decider);
       const others = await this.toldOthers('not given up', outboxIds, givenUp, decider);
       if (givenUp.length > 0) this.wakeUp.wake();

@@ -339,6 +339,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
           replay: { events: [event], reason },
           forward: { events: [event], url: 'https://example.com', reason },
           decide: { id: ids[0], decision: 'done', reason },
+          cancel: { id: ids[0], reason },
           erase: { event, reason },
           pause: { kind: 'handler', name: 'awardee/DeskHandlers.grant', paused: true, reason },
         };
@@ -357,6 +358,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         replay: 'replay',
         forward: 'forward',
         decide: 'decide',
+        cancel: 'cancel',
         erase: 'erase',
         pause: 'pause',
         download: 'reveal',

@@ -290,8 +290,7 @@ describe('the history of a row', () => {
     await endLeases();
     const [second] = await lease(1, { maxAttempts: 2 });
     await settles.fail(manager, second!, { state: 'dead', reason: 'permanent-error' }, 'no');
-    await attempts.note(manager, [id], 'revived', 'ada', 'mended');
-    await new DecisionStore().revive(manager, [id], []);
+    await new DecisionStore().revive(manager, [id], [], { by: 'ada', reason: 'mended' });
     const [third] = await lease(1);
     await store.release(manager, [third!], { running: true });
     const [fourth] = await lease(1);
@@ -319,12 +318,12 @@ describe('the history of a row', () => {
     const id = await one('handler');
     const [first] = await lease(1);
     await settles.settle(manager, first!, undefined);
-    expect(await new ReplayStore().replayRow(manager, id, false, 'refuse')).toBe(0);
+    expect(await new ReplayStore().replayRow(manager, id, false, 'refuse', { by: 'ada', reason: 'again' })).toBe(0);
     const [second] = await lease(1);
     await settles.fail(manager, second!, retry, 'name of a person');
-    expect(await history(id)).toEqual(['1 done', '2 retry name of a person']);
+    expect(await history(id)).toEqual(['1 done', '1 replayed ada', '2 retry name of a person']);
     await new ErasureStore().eraseData(manager, [id]);
-    expect(await history(id)).toEqual(['1 done', '2 retry']);
+    expect(await history(id)).toEqual(['1 done', '1 replayed ada', '2 retry']);
   });
 });
 

@@ -162,8 +162,34 @@ describe('what a person does', () => {
       decision === 'dead' ? 'dead' : 'done',
     );
     expect(world.sent).toHaveLength(calls);
+    const told = after.attempts.filter(({ outboxId }) => outboxId === charge.id);
+    expect(told.map(({ outcome, reason, by }) => [outcome, reason, by])).toEqual([
+      ['parked', 'in-doubt', null],
+      ['decided', decision, ann.by],
+      ...(decision === 'retry' ? [['done', null, null]] : []),
+    ]);
     expect(await operator.decide(charge.id, decision, ann)).toBe(false);
     expect(await lastAudit()).toMatchObject({ action: `parked ${decision}`, outcome: { decided: false } });
+  });
+
+  it('calls an effect back that has not begun, and says why another cannot be', async () => {
+    await operator.pause('effect', 'mail', ann);
+    await receive('call-back', 'grant.made');
+    const mail = async () =>
+      (await inspector.event((await found('call-back')).id))!.rows.find(({ kind }) => kind === 'effect');
+    await until(async () => (await mail()) !== undefined);
+    const { id } = (await mail())!;
+    expect(await operator.cancel(id, ann)).toBe(true);
+    expect(await lastAudit()).toMatchObject({ action: 'cancel', target: id, outcome: { cancelled: true } });
+    await operator.resume('effect', 'mail', ann);
+    expect(await mail()).toMatchObject({ state: 'cancelled', attempt: 0 });
+    const { attempts } = (await inspector.event((await found('call-back')).id))!;
+    expect(attempts.filter(({ outboxId }) => outboxId === id)).toMatchObject([
+      { outcome: 'cancelled', by: ann.by, why: ann.reason },
+    ]);
+    expect(await operator.cancel(id, ann)).toBe(false);
+    expect(await operator.whyNotDead([id])).toMatchObject([{ why: expect.stringContaining('cancelled') }]);
+    expect(world.sent).toEqual([]);
   });
 
   it('erases an event: nothing of it is shown afterwards, and a redelivery is a duplicate', async () => {

@@ -92,8 +92,14 @@ describe('the operator', () => {
       state: 'open',
       reason: 'permanent-error',
       name: 'awardee/DeskHandlers.grant',
+      place: expect.stringMatching(/test\/support\/desk\.ts:\d+:\d+$/),
     });
     expect(group!.error).toContain('is closed');
+    expect([group!.hours.length, group!.hours.at(-1)]).toEqual([24, 3]);
+    expect((await inspector.deadGroup(group!.fingerprint)).group).toMatchObject({
+      types: ['grant.made'],
+      instances: [expect.stringMatching(/:\d+$/)],
+    });
 
     await operator.setIssue(group!.fingerprint, 'acknowledged', deed);
     expect((await inspector.deadGroups()).groups[0]).toMatchObject({ state: 'acknowledged', actor: deed.by });
@@ -115,6 +121,13 @@ describe('the operator', () => {
     expect(revived).toHaveLength(4);
     for (const id of ['dead-1', 'dead-22', 'dead-333', 'dead-4444']) await settled(id, 'processed');
     expect((await inspector.deadGroups()).groups).toEqual([]);
+    const { attempts, rows: after } = (await inspector.event((await one('id:dead-22')).id))!;
+    const handler = after.find((row) => row.kind === 'handler')!.id;
+    expect(attempts.filter(({ outboxId }) => outboxId === handler)).toMatchObject([
+      { attempt: 1, outcome: 'dead', error: expect.stringContaining('is closed'), place: group!.place },
+      { attempt: 1, outcome: 'revived', by: deed.by, why: deed.reason, begunAt: null },
+      { attempt: 2, outcome: 'done', begunAt: expect.any(Date), endedAt: expect.any(Date) },
+    ]);
     expect((await inspector.audit()).audit[0]).toMatchObject({
       actor: deed.by,
       reason: deed.reason,

@@ -5,7 +5,7 @@ import { doctor } from './doctor.js';
 import { erase } from './erase.js';
 import { events, show } from './events.js';
 import { migrateSql } from './migrate-sql.js';
-import { decide, park } from './parked.js';
+import { cancel, decide, park } from './parked.js';
 import { pause, resume } from './pauses.js';
 import { prune } from './prune.js';
 import { reconcile } from './reconcile.js';
@@ -27,6 +27,7 @@ export const commands: readonly (Definition<object> | PlainDefinition<object>)[]
   giveUp,
   park,
   decide,
+  cancel,
   replay,
   pause,
   resume,

@@ -74,3 +74,33 @@ export const decide: Definition<object> = {
     return decided ? undefined : EXIT.nothing;
   },
 };
+
+export const cancel: Definition<object> = {
+  usage: 'cancel',
+  about: 'Calls an effect back that has not begun. Its key stays taken.',
+  needs: 'tables',
+  writes: true,
+  args: [new Argument('<row>', 'id of the row, as `show` lists it')],
+  run: async ({ session, out }, options, ...args) => {
+    const [id] = args as unknown[] as [string];
+    const { operator } = session;
+    if (options.dryRun === true) {
+      const { states } = await operator.progress([id]);
+      const isPending = states.pending === 1;
+      out.answer({ dryRun: true, id, cancelled: isPending }, () =>
+        out.line(
+          isPending
+            ? 'It is pending. If it is an effect that has not begun, it is cancelled.'
+            : 'It is not pending: nothing would change.',
+        ),
+      );
+      return isPending ? undefined : EXIT.nothing;
+    }
+    const cancelled = await operator.cancel(id, deciderOf(options));
+    const [other] = cancelled ? [] : await operator.whyNotDead([id]);
+    out.answer({ id, cancelled, ...(other && { why: other.why }) }, () =>
+      out.line(cancelled ? 'It is cancelled.' : `Nothing changed: ${other?.why ?? 'it is dead'}.`),
+    );
+    return cancelled ? undefined : EXIT.nothing;
+  },
+};

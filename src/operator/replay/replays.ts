@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { z } from 'zod';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
-import { checkDecider } from '../../core/decider.js';
+import { checkDecider, type Decider } from '../../core/decider.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import type { EventKey } from '../../core/event.js';
 import { logLine } from '../../core/log/log.js';
@@ -175,8 +175,9 @@ export class Replays {
     key: EventKey,
     replayId: string,
     refire: readonly string[],
-    { by, reason, newEffects = 'refuse' }: ReplayOptions,
+    options: ReplayOptions,
   ): Promise<'replayed' | 'skipped' | ReplayPlan> {
+    const { by, reason, newEffects = 'refuse' } = options;
     const outcome = await inTransaction(this.dataSource.manager, LOCK_TIMEOUT_MS, async (manager) => {
       // Locked, so that the body that is there now is there when the handler runs, and two replays do not mix.
       const claim = await this.claims.load(manager, key, true);
@@ -184,7 +185,7 @@ export class Replays {
       const plan = await this.planner.plan(manager, key, refire, newEffects);
       if (plan.refused !== undefined) return plan;
       await this.store.take(manager, replayId, plan.id!, by, reason);
-      await this.owe(manager, plan, replayId, refire, newEffects);
+      await this.owe(manager, plan, replayId, refire, { by, reason, newEffects });
       return 'replayed';
     });
     if (outcome === 'replayed') this.wakeUp.wake();
@@ -196,14 +197,14 @@ export class Replays {
     plan: ReplayPlan,
     replayId: string,
     refire: readonly string[],
-    newEffects: NewEffects,
+    { newEffects, ...decider }: Decider & { readonly newEffects: NewEffects },
   ): Promise<void> {
     for (const { handler, rowId } of plan.run) {
       if (rowId === undefined) {
         await this.owedRows.add(manager, { ...plan.event, id: plan.id! }, this.registry.handler(handler)!);
         continue;
       }
-      const generation = await this.store.replayRow(manager, rowId, refire.length > 0, newEffects);
+      const generation = await this.store.replayRow(manager, rowId, refire.length > 0, newEffects, decider);
       if (generation === undefined) continue;
       for (const effect of refire) await this.store.refire(manager, rowId, effect, generation, replayId);
     }

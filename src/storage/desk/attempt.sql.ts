@@ -13,6 +13,19 @@ export type AttemptOutcome =
 /** What a person did to a row, in the same list. */
 export type RowAct = 'revived' | 'replayed' | 'decided' | 'given-up' | 'cancelled';
 
+/**
+ * A part of a statement: keeps what a person did to the rows that it has changed.
+ * @param rows with `id` and `attempt`
+ * @param by and `why`: parameters
+ * @param decision what was chosen, where there was a choice
+ */
+export const noteAct = (rows: string, act: RowAct, by: string, why: string, decision = 'NULL') => `
+  acts AS (
+    INSERT INTO webhook_attempt (outbox_id, attempt, outcome, reason, ended_by, why)
+    SELECT id, attempt, '${act}', ${decision}, ${by}, ${why} FROM ${rows}
+        ON CONFLICT DO NOTHING
+  )`;
+
 // The instance may be forgotten by the time that a person asks: its host and build are written down with the attempt.
 const insert = (values: string) => `
   ended AS (
@@ -52,7 +65,10 @@ export const REPEATED_SUCCESSES =
       FROM before b JOIN after a ON a.id = b.id ${INSTANCE('b.ran_by')}
      WHERE b.state IN ('done', 'superseded')`);
 
-/** Attempts of the rows $1, and what people did to them; the last end of a row that its own columns hold, and the attempt under way. */
+/**
+ * Attempts of the rows $1, and what people did to them; the last end of a row that its own columns hold, and the attempt under way.
+ * Where a person or a refused run brought the row to its end, that end is no attempt's.
+ */
 export const ATTEMPTS = `
   SELECT * FROM (
     SELECT outbox_id AS "outboxId", attempt, begun_at AS "begunAt", ended_at AS "endedAt", outcome, reason, error, place, instance,
@@ -65,11 +81,7 @@ export const ATTEMPTS = `
       FROM webhook_outbox o ${INSTANCE('o.ran_by')}
      WHERE o.id = ANY($1::uuid[])
        AND (o.state IN ('done', 'superseded', 'cancelled', 'erased') OR o.state = 'pending' AND o.leased_by IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM webhook_attempt a WHERE a.outbox_id = o.id AND a.attempt = o.attempt
+                          AND o.state <> 'erased' AND a.outcome IN ('decided', 'cancelled', 'refused') OFFSET 0)
   ) attempts
    ORDER BY "endedAt" NULLS LAST, attempt LIMIT 1000`;
-
-/** What a person did to rows. */
-export const NOTE_ACT = `
-  INSERT INTO webhook_attempt (outbox_id, attempt, outcome, ended_by, why)
-  SELECT id, attempt, $2, $3, $4 FROM webhook_outbox WHERE id = ANY($1::uuid[])
-      ON CONFLICT DO NOTHING`;

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { storable } from '../../core/event.js';
-import { ATTEMPTS, NOTE_ACT, type AttemptOutcome, type RowAct } from './attempt.sql.js';
+import { ATTEMPTS, type AttemptOutcome, type RowAct } from './attempt.sql.js';
 import { query } from '../schema/own-schema.js';
 
 /** One attempt of a row, or what a person did to the row. */
@@ -27,22 +26,11 @@ export interface Attempt {
   readonly why: string | null;
 }
 
-/** The history of rows. What ended an attempt has written it down in its own statement. */
+/** The history of rows. The statement that ends an attempt writes it down, and so does the statement of a person's deed. */
 @Injectable()
 export class AttemptStore {
   /** All attempts of some rows, in the order of their ends: 1,000 at most. */
   async of(manager: EntityManager, outboxIds: readonly string[]): Promise<Attempt[]> {
     return query(manager, ATTEMPTS, [outboxIds]);
-  }
-
-  /** Keeps what a person did to rows, in the transaction of the deed. */
-  async note(
-    manager: EntityManager,
-    outboxIds: readonly string[],
-    act: RowAct,
-    by: string,
-    why: string,
-  ): Promise<void> {
-    await query(manager, NOTE_ACT, [outboxIds, act, storable(by, 255), storable(why, 1_000)]);
   }
 }

@@ -18,6 +18,10 @@ export interface DeadGroup {
   readonly count: number;
   readonly firstAt: Date;
   readonly lastAt: Date;
+  /** Where the newest error was thrown in the application's code: `file:line:column`. */
+  readonly place: string | null;
+  /** How many of its rows died in each of the last 24 hours, the oldest hour first. */
+  readonly hours: readonly number[];
   /** Those of its rows, 20 at most. */
   readonly sources: readonly string[];
   readonly tenants: readonly string[];
@@ -28,6 +32,13 @@ export interface DeadGroup {
   readonly note: string | null;
 }
 
+/** What a group has in common, of its newest 500 rows: the most frequent first, 20 at most. */
+export interface DeadSpread {
+  readonly types: readonly string[];
+  /** Processes that ran the last attempts, as `host:pid`, where they are known still. */
+  readonly instances: readonly string[];
+}
+
 /** One dead row. */
 export interface DeadRow {
   readonly id: string;
@@ -36,6 +47,7 @@ export interface DeadRow {
   readonly attempt: number;
   readonly reason: DeadReason | null;
   readonly error: string | null;
+  readonly place: string | null;
   readonly failedAt: Date;
   /** The same as text: a Date drops the microseconds. */
   readonly at: string;
@@ -63,16 +75,16 @@ export class DeadStore {
       after === undefined
         ? 'true'
         : `(g.last_at, g.fingerprint::uuid) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)}::uuid)`;
-    const rows: (DeadGroup & { at: string; place: string })[] = await query(
+    const rows: (DeadGroup & { at: string; cursorId: string })[] = await query(
       manager,
       `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint::uuid DESC LIMIT ${p.add(limit)}`,
       p.values,
     );
-    const groups = rows.map(({ at: _at, place: _place, ...group }) => group);
+    const groups = rows.map(({ at: _at, cursorId: _id, ...group }) => group);
     const last = rows.at(-1);
     return rows.length < limit || last === undefined
       ? { groups }
-      : { groups, next: { at: last.at, id: last.place } };
+      : { groups, next: { at: last.at, id: last.cursorId } };
   }
 
   /** One group; undefined when none of its rows is dead any more. */
@@ -83,14 +95,30 @@ export class DeadStore {
   ): Promise<DeadGroup | undefined> {
     const p = new Parameters();
     const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
-    const rows: (DeadGroup & { at: string; place: string })[] = await query(
+    const rows: (DeadGroup & { at: string; cursorId: string })[] = await query(
       manager,
       `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE g.fingerprint = ${p.add(fingerprint)}`,
       p.values,
     );
     if (rows[0] === undefined) return undefined;
-    const { at: _at, place: _place, ...group } = rows[0];
+    const { at: _at, cursorId: _id, ...group } = rows[0];
     return group;
+  }
+
+  /** Types of events and instances of a group's newest rows. */
+  async spread(
+    manager: EntityManager,
+    fingerprint: string,
+    pairs?: ListFilter['pairs'],
+  ): Promise<DeadSpread> {
+    const p = new Parameters();
+    const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
+    const [row]: DeadSpread[] = await query(
+      manager,
+      `WITH ${dead}, ${NEWEST(p.add(fingerprint))} SELECT ${mostOf('type')} AS types, ${mostOf('instance')} AS instances`,
+      p.values,
+    );
+    return row!;
   }
 
   /** Sources and tenants of the dead rows that are looked at. */
@@ -158,33 +186,51 @@ function deadRows(filter: ListFilter, p: Parameters): string {
   );
   return `
   dead AS MATERIALIZED (
-    SELECT id, kind, name, reason, error, attempt, settled_at, source, tenant, event_id, ${FINGERPRINT} AS fingerprint
+    SELECT id, kind, name, reason, error, place, ran_by, attempt, settled_at, source, tenant, event_id, ${FINGERPRINT} AS fingerprint
       FROM (SELECT * FROM webhook_outbox WHERE state = 'dead' ORDER BY settled_at DESC LIMIT ${p.add(DEAD_WINDOW)}) o
      WHERE ${where}
   )`;
 }
 
+const HOURS = `ARRAY[${Array.from({ length: 24 }, (_, at) => {
+  const hour = (ago: number) => `now() - interval '${ago} hours'`;
+  return `count(*) FILTER (WHERE settled_at > ${hour(24 - at)} AND settled_at <= ${hour(23 - at)})::int`;
+}).join(', ')}]`;
+
 const GROUPED = `
   grouped AS (
     SELECT fingerprint, min(kind) AS kind, min(name) AS name, min(reason) AS reason, count(*)::int AS count,
            min(settled_at) AS first_at, max(settled_at) AS last_at,
-           (array_agg(error ORDER BY settled_at DESC))[1] AS error,
+           (array_agg(error ORDER BY settled_at DESC))[1] AS error, (array_agg(place ORDER BY settled_at DESC))[1] AS place,
+           ${HOURS} AS hours,
            (array_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL))[1:20] AS sources,
            (array_agg(DISTINCT tenant) FILTER (WHERE tenant <> ''))[1:20] AS tenants
       FROM dead GROUP BY fingerprint
   )`;
 
 const GROUPS = `
-  SELECT g.fingerprint, g.kind, g.name, g.reason, g.error, g.count, g.first_at AS "firstAt", g.last_at AS "lastAt",
-         g.last_at::text AS at, g.fingerprint::uuid::text AS place, coalesce(g.sources, '{}') AS sources, coalesce(g.tenants, '{}') AS tenants,
+  SELECT g.fingerprint, g.kind, g.name, g.reason, g.error, g.place, g.hours, g.count, g.first_at AS "firstAt", g.last_at AS "lastAt",
+         g.last_at::text AS at, g.fingerprint::uuid::text AS "cursorId", coalesce(g.sources, '{}') AS sources, coalesce(g.tenants, '{}') AS tenants,
          CASE WHEN i.state = 'resolved' AND g.last_at > i.changed_at THEN 'open'
               ELSE coalesce(i.state, CASE WHEN g.reason = 'given-up' THEN 'resolved' ELSE 'open' END) END AS state,
          coalesce(i.state = 'resolved' AND g.last_at > i.changed_at, false) AS reopened, i.actor, i.note
     FROM grouped g LEFT JOIN webhook_issue i ON i.fingerprint = g.fingerprint`;
 
 const ROWS = `
-  SELECT d.id, d.kind, d.name, d.attempt, d.reason, d.error, d.settled_at AS "failedAt", d.settled_at::text AS at,
+  SELECT d.id, d.kind, d.name, d.attempt, d.reason, d.error, d.place, d.settled_at AS "failedAt", d.settled_at::text AS at,
          d.source, d.tenant, d.event_id AS "eventId", c.id AS "claimId"
     FROM dead d
     LEFT JOIN LATERAL (SELECT id FROM webhook_claim
                         WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true`;
+
+const NEWEST = (fingerprint: string) => `
+  newest AS MATERIALIZED (
+    SELECT c.event_type AS type, i.host || ':' || i.pid AS instance
+      FROM (SELECT * FROM dead WHERE fingerprint = ${fingerprint} ORDER BY settled_at DESC LIMIT 500) d
+      LEFT JOIN LATERAL (SELECT event_type FROM webhook_claim
+                          WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true
+      LEFT JOIN webhook_relay i ON i.id = d.ran_by
+  )`;
+
+const mostOf = (column: string) => `ARRAY(SELECT ${column} FROM newest WHERE ${column} <> '' GROUP BY ${column}
+    ORDER BY count(*) DESC, ${column} LIMIT 20)`;

@@ -2,6 +2,9 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { query } from '../schema/own-schema.js';
 import type { OutboxState } from '../../core/states.js';
+import { storable } from '../../core/event.js';
+import type { Decider } from '../../core/decider.js';
+import { noteAct, type RowAct } from './attempt.sql.js';
 import { FINGERPRINT } from './dead.store.js';
 import { rerun } from './replay.sql.js';
 import { PLACE } from '../turn.sql.js';
@@ -33,13 +36,19 @@ export class DecisionStore {
     manager: EntityManager,
     outboxIds: readonly string[],
     waiting: readonly { readonly name: string; readonly ms: number }[],
+    decider: Decider,
   ): Promise<DecidedRow[]> {
-    return query(manager, REVIVE, [outboxIds, waiting.map(({ name }) => name), waiting.map(({ ms }) => ms)]);
+    const names = waiting.map(({ name }) => name);
+    return query(manager, REVIVE, [outboxIds, names, waiting.map(({ ms }) => ms), ...noted(decider)]);
   }
 
   /** Lets dead rows be: they hold their key no longer, and no redelivery revives them. Returns those that were dead. */
-  async giveUp(manager: EntityManager, outboxIds: readonly string[]): Promise<DecidedRow[]> {
-    return query(manager, GIVE_UP, [outboxIds]);
+  async giveUp(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+    decider: Decider,
+  ): Promise<DecidedRow[]> {
+    return query(manager, GIVE_UP, [outboxIds, ...noted(decider)]);
   }
 
   /** How many rows of each name a revival would run, and how many effects of theirs stay done. */
@@ -104,11 +113,21 @@ export class DecisionStore {
     manager: EntityManager,
     outboxId: string,
     decision: ParkedDecision,
+    decider: Decider,
   ): Promise<DecidedRow | undefined> {
-    const rows: DecidedRow[] = await query(manager, DECIDE, [outboxId, decision]);
+    const rows: DecidedRow[] = await query(manager, DECIDE, [outboxId, decision, ...noted(decider)]);
     return rows[0];
   }
 }
+
+/** A person and their reason, as the history of a row holds them. */
+export function noted({ by, reason }: Decider): readonly [string, string] {
+  return [storable(by, 255), storable(reason, 1_000)];
+}
+
+const ACTED = (rows: string, act: RowAct, by: string, why: string, decision?: string) => `
+  ), ${noteAct(`(SELECT outbox AS id, attempt FROM ${rows}) r`, act, by, why, decision)}
+  SELECT * FROM ${rows}`;
 
 const REVIVE = `
   WITH dead AS MATERIALIZED (
@@ -120,17 +139,13 @@ const REVIVE = `
        SET state = 'pending', due_at = coalesce(now() + dead.ms * interval '1 ms', ${PLACE}), attempt_base = o.attempt,
            settled_at = NULL, reason = NULL, waits = o.order_key IS NOT NULL, alone = false, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
-    RETURNING ${DECIDED}
-  )
-  SELECT * FROM revived`;
+    RETURNING ${DECIDED}${ACTED('revived', 'revived', '$4', '$5')}`;
 
 const GIVE_UP = `
   WITH given_up AS (
     UPDATE webhook_outbox o SET reason = 'given-up'
      WHERE o.id = ANY($1::uuid[]) AND o.state = 'dead' AND o.reason <> 'given-up'
-    RETURNING ${DECIDED}
-  )
-  SELECT * FROM given_up`;
+    RETURNING ${DECIDED}${ACTED('given_up', 'given-up', '$2', '$3')}`;
 
 const DECIDE = `
   WITH decided AS (
@@ -141,6 +156,4 @@ const DECIDE = `
            reason = CASE $2 WHEN 'dead' THEN 'given-up' END,
            waits = $2 = 'retry' AND o.order_key IS NOT NULL
      WHERE o.id = $1 AND o.state = 'parked'
-    RETURNING ${DECIDED}
-  )
-  SELECT * FROM decided`;
+    RETURNING ${DECIDED}${ACTED('decided', 'decided', '$3', '$4', '$2')}`;

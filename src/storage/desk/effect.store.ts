@@ -1,8 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
+import type { Decider } from '../../core/decider.js';
 import type { EventKey } from '../../core/event.js';
 import type { OutboxState } from '../../core/states.js';
 import { query } from '../schema/own-schema.js';
+import { noteAct } from './attempt.sql.js';
+import { noted } from './decision.store.js';
 import type { OrderKey } from '../turn.store.js';
 
 export interface NewEffect {
@@ -82,10 +85,14 @@ export class EffectStore {
 
   /**
    * Calls a pending effect back that no instance has leased and whose call has not begun. Where a lease is being made, it waits for it.
+   * @param decider a person who asks for it: the history of the row names them
    * @returns what became of the row; undefined when there is none
    */
-  async cancel(manager: EntityManager, id: string): Promise<Cancelled | undefined> {
-    const rows: CancelledRow[] = await query(manager, CANCEL, [id]);
+  async cancel(manager: EntityManager, id: string, decider?: Decider): Promise<Cancelled | undefined> {
+    const rows: CancelledRow[] =
+      decider === undefined
+        ? await query(manager, cancel(''), [id])
+        : await query(manager, cancel(CANCELLED_BY), [id, ...noted(decider)]);
     const [row] = rows;
     if (row === undefined) return undefined;
     const { state, had_turn: hadTurn, order_name: name, order_key: key } = row;
@@ -112,18 +119,20 @@ interface CancelledRow {
 }
 
 // The row is locked first: a lease that is being made is waited for, and then seen.
-const CANCEL = `
+const cancel = (act: string) => `
   WITH found AS MATERIALIZED (
     SELECT id, state, waits, leased_by, begun_at FROM webhook_outbox WHERE id = $1 AND kind = 'effect' FOR UPDATE
   ), cancelled AS (
     UPDATE webhook_outbox o SET state = 'cancelled', settled_at = clock_timestamp(), waits = false, alone = false
       FROM found f
      WHERE o.id = f.id AND f.state = 'pending' AND f.leased_by IS NULL AND f.begun_at IS NULL
-    RETURNING o.id
-  )
+    RETURNING o.id, o.attempt
+  )${act}
   SELECT CASE WHEN c.id IS NULL THEN f.state ELSE 'cancelled' END AS state, c.id IS NOT NULL AS cancelled,
          c.id IS NOT NULL AND NOT f.waits AS had_turn, o.order_name, o.order_key
     FROM found f JOIN webhook_outbox o ON o.id = f.id LEFT JOIN cancelled c ON c.id = f.id`;
+
+const CANCELLED_BY = `, ${noteAct('cancelled', 'cancelled', '$2', '$3')}`;
 
 // One microsecond after the other, in the order of the calls: it is the place in the line of those with an order key. The payloads come
 // as one value: an array of them would be sent as text, twice as long.

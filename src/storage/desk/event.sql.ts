@@ -43,7 +43,7 @@ export const DETAIL = `
 
 const ROW = `
   o.id, o.parent_id AS "parentId", o.kind, o.name, o.key, o.state, o.attempt, o.attempt_base AS "attemptBase", o.lost,
-  o.created_at AS "createdAt", o.due_at AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error`;
+  o.created_at AS "createdAt", o.due_at AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error, o.place`;
 
 export const EVENT_ROWS = `
   SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"

@@ -1,4 +1,4 @@
-import { REPEATED_SUCCESSES } from './attempt.sql.js';
+import { noteAct, REPEATED_SUCCESSES } from './attempt.sql.js';
 import { PLACE } from '../turn.sql.js';
 
 /** Once per event and replay: so that a replay that was interrupted can be run again. */
@@ -24,8 +24,8 @@ export const REPLAY_ROW = `
            waits = o.order_key IS NOT NULL, alone = false, generation = o.generation + CASE WHEN $2 THEN 1 ELSE 0 END,
            rerun = ${rerun('$3::text')}
       FROM before WHERE o.id = before.id
-    RETURNING o.id, o.generation
-  ), ${REPEATED_SUCCESSES}
+    RETURNING o.id, o.attempt, o.generation
+  ), ${REPEATED_SUCCESSES}, ${noteAct('after', 'replayed', '$4', '$5')}
   SELECT generation FROM after`;
 
 export const REFIRE = `

@@ -1,9 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable, type EventKey } from '../../core/event.js';
+import type { Decider } from '../../core/decider.js';
 import type { EventState, OutboxState } from '../../core/states.js';
 import type { NewEffects, Rerun } from '../leased-rows.js';
 import { query } from '../schema/own-schema.js';
+import { noted } from './decision.store.js';
 import {
   GENERATION,
   REFIRE,
@@ -74,8 +76,14 @@ export class ReplayStore {
     outboxId: string,
     refire: boolean,
     newEffects: NewEffects,
+    decider: Decider,
   ): Promise<number | undefined> {
-    const rows: { generation: number }[] = await query(manager, REPLAY_ROW, [outboxId, refire, newEffects]);
+    const rows: { generation: number }[] = await query(manager, REPLAY_ROW, [
+      outboxId,
+      refire,
+      newEffects,
+      ...noted(decider),
+    ]);
     return rows[0]?.generation;
   }
 

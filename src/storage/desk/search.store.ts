@@ -88,6 +88,8 @@ export interface WorkRow {
   readonly leasedBy: string | null;
   readonly reason: DeadReason | ParkedReason | null;
   readonly error: string | null;
+  /** Where the error was thrown in the application's code: `file:line:column`. */
+  readonly place: string | null;
 }
 export interface EventRow extends WorkRow {
   readonly result: string | null;
