@@ -167,6 +167,7 @@ export const api = {
     act<ForwardReport>('forward', { events, url, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
     act<{ decided: boolean; why?: string }>('decide', { id, decision, reason }),
+  cancel: (id: string, reason: string) => act<{ cancelled: boolean; why?: string }>('cancel', { id, reason }),
   erase: (event: EventKey, reason: string) => act<ErasureReport>('erase', { event, reason }),
   pause: (kind: Pause['kind'], name: string, paused: boolean, reason: string) =>
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),

@@ -18,6 +18,10 @@ export interface Meta {
   payloads: 'hidden' | 'reveal' | 'shown';
   unauthenticated: boolean;
   signInUrl?: string;
+  /** Where a line of the application's code is shown, with {file} and {line}. */
+  sourceLink?: string;
+  /** Begins the places that lie below the server's working directory. */
+  root: string;
   can: string[];
   actor: string;
 }
@@ -96,6 +100,24 @@ export interface Row {
   leasedBy: string | null;
   reason: string | null;
   error: string | null;
+  /** `file:line:column`. */
+  place: string | null;
+}
+/** One attempt of a row, or, with `by`, what a person did to it. */
+export interface Attempt {
+  outboxId: string;
+  attempt: number;
+  begunAt: string | null;
+  endedAt: string | null;
+  outcome: string;
+  reason: string | null;
+  error: string | null;
+  place: string | null;
+  instance: string | null;
+  host: string | null;
+  build: string | null;
+  by: string | null;
+  why: string | null;
 }
 export interface EventRow extends Row {
   result: string | null;
@@ -135,6 +157,7 @@ export interface EventDetail {
   sha256: string | null;
   erasedAt: string | null;
   rows: EventRow[];
+  attempts: Attempt[];
   conflicts: { kind: string; sha256: string; deliveries: number; firstAt: string; lastAt: string }[];
   matches: string[];
   body?: Content;
@@ -148,6 +171,12 @@ export interface DeadGroup {
   count: number;
   firstAt: string;
   lastAt: string;
+  place: string | null;
+  /** How many died in each of the last 24 hours, the oldest first. */
+  hours: number[];
+  /** Of the newest rows; with one group only. */
+  types?: string[];
+  instances?: string[];
   sources: string[];
   tenants: string[];
   state: 'open' | 'acknowledged' | 'resolved';

@@ -9,7 +9,7 @@
  * | dead | attempts used up, permanent error, unreadable | settle, or the lease when attempts are exhausted | as long as its claim, body kept |
  * | parked | effect in doubt, waiting for a person | lease, settle | until decided |
  * | erased | content removed by a person | erase, from pending, dead, parked | as long as its claim |
- * | cancelled | an effect called back by its application before a lease | cancel | as long as its claim |
+ * | cancelled | an effect called back, by its application or a person, before a lease | cancel | as long as its claim |
  * | handed | an effect that an engine has, with its end not yet reported | hand over, from a lease | until its consumer reports |
  */
 export const OUTBOX_STATES = [

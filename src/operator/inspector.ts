@@ -210,7 +210,11 @@ export class Inspector {
       const rows = await this.deadRows.rows(manager, fingerprint, limit, placeOf(after), pairs);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const spread = group && (await this.deadRows.spread(manager, fingerprint, pairs));
-      return { ...(group && spread && { group: { ...group, ...spread } }), rows, ...(last && { next: cursor(last) }) };
+      return {
+        ...(group && spread && { group: { ...group, ...spread } }),
+        rows,
+        ...(last && { next: cursor(last) }),
+      };
     });
   }
 

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { WebhooksDashboardModule } from '../../src/dashboard/index.js';
-import { Inbox } from '../../src/index.js';
+import { Inbox, Operator } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { createApplication, listen, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -85,6 +85,7 @@ describe('the page in a browser', () => {
           allowUnauthenticated: true,
           actor: () => 'ann@example.com',
           forward: { http: true, privateAddresses: ['127.0.0.0/8'] },
+          sourceLink: 'https://git.example/shop/{file}#L{line}',
         }),
       ],
     });
@@ -251,6 +252,61 @@ describe('the page in a browser', () => {
         (await database.query(`SELECT 1 FROM webhook_outbox WHERE name = 'charge' AND state = 'done'`))
           .length === 1,
     );
+    // Success leaves the evidence: the attempts, and the person who decided between them.
+    await open('events?q=id:charge-1');
+    await page.getByRole('link', { name: 'charge-1' }).click();
+    const history = page.locator('section', { has: page.getByRole('heading', { name: 'History' }) });
+    await history.getByText('ann@example.com decided: do it again').waitFor();
+    const told = await history.getByRole('listitem').allInnerTexts();
+    const [, parked, decided, done] = told;
+    expect(told).toHaveLength(4);
+    expect(parked).toMatch(/attempt 1 parked[^]*took [^]* on [^]*in doubt[^]*socket hang up/);
+    expect(decided).toContain('Why: no charge at the bank');
+    expect(done).toContain('attempt 2 done');
+    expect(await axe()).toEqual([]);
+  });
+
+  it('shows where an error was thrown, when its rows died, and what they have in common', async () => {
+    await open('dead');
+    await page
+      .getByRole('img', { name: /in the last 24 hours/ })
+      .first()
+      .waitFor();
+    await page
+      .getByText(/is closed since/)
+      .first()
+      .click();
+    const link = page.getByRole('link', { name: /^test\/support\/desk\.ts:\d+:\d+$/ });
+    expect(await link.getAttribute('href')).toMatch(
+      /^https:\/\/git\.example\/shop\/test\/support\/desk\.ts#L\d+$/,
+    );
+    await page.getByText('grant.made', { exact: true }).waitFor();
+    await page
+      .getByText(/^[^ ]+:\d+$/)
+      .first()
+      .waitFor();
+    expect(await axe()).toEqual([]);
+  });
+
+  it('calls an effect back that has not begun', async () => {
+    await app.get(Operator).pause('effect', 'mail', { by: 'ann', reason: 'the mail server is down' });
+    await send('awardee', awardee('called-back', 'grant.made', { amount: 7 }));
+    const row = async () =>
+      (
+        await database.query<{ state: string }>(
+          `SELECT state FROM webhook_outbox WHERE event_id = 'called-back' AND kind = 'effect'`,
+        )
+      )[0]?.state;
+    await until(async () => (await row()) === 'pending');
+    await open('events?q=id:called-back');
+    await page.getByRole('link', { name: 'called-back' }).click();
+    await page.getByRole('button', { name: 'Cancel 1 effect…' }).click();
+    expect(await axe()).toEqual([]);
+    await page.getByLabel(/Why/).fill('sent by hand');
+    await page.getByRole('button', { name: 'Cancel for good' }).click();
+    await page.getByText('1 cancelled.').waitFor();
+    expect(await row()).toBe('cancelled');
+    await app.get(Operator).resume('effect', 'mail', { by: 'ann', reason: 'it is back' });
   });
 
   it('pauses and resumes a handler', async () => {

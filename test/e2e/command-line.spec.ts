@@ -133,6 +133,7 @@ describe('the command line', () => {
         'revive',
         'park',
         'decide',
+        'cancel',
         'reconcile',
         'backfill',
         'prune',
@@ -264,6 +265,28 @@ describe('the command line', () => {
       expect(await tables('decide', id, 'done', ...ANN)).toMatchObject({
         code: 3,
         out: expect.stringContaining('it is done'),
+      });
+    });
+
+    it('cancel calls an effect back that has not begun, and show tells who did', async () => {
+      expect(json(await tables('pause', 'effect', 'mail', '--json', ...ANN))).toMatchObject({
+        changed: true,
+      });
+      await receive('called-back', 'grant.made');
+      await until(async () => (await event('called-back'))?.effectsPending === 1);
+      const { rows } = json<{ rows: { id: string; kind: string }[] }>(
+        await tables('show', 'called-back', '--json'),
+      );
+      const { id } = rows.find(({ kind }) => kind === 'effect')!;
+      expect(await tables('cancel', id, '--dry-run')).toMatchObject({ code: 0 });
+      expect(json(await tables('cancel', id, '--json', ...ANN))).toMatchObject({ cancelled: true });
+      expect((await tables('show', 'called-back')).out).toMatch(/cancelled +ann@example\.com/);
+      expect(await tables('cancel', id, ...ANN)).toMatchObject({
+        code: 3,
+        out: expect.stringContaining('it was cancelled'),
+      });
+      expect(json(await tables('resume', 'effect', 'mail', '--json', ...ANN))).toMatchObject({
+        changed: true,
       });
     });
 

@@ -318,7 +318,9 @@ describe('the history of a row', () => {
     const id = await one('handler');
     const [first] = await lease(1);
     await settles.settle(manager, first!, undefined);
-    expect(await new ReplayStore().replayRow(manager, id, false, 'refuse', { by: 'ada', reason: 'again' })).toBe(0);
+    expect(
+      await new ReplayStore().replayRow(manager, id, false, 'refuse', { by: 'ada', reason: 'again' }),
+    ).toBe(0);
     const [second] = await lease(1);
     await settles.fail(manager, second!, retry, 'name of a person');
     expect(await history(id)).toEqual(['1 done', '1 replayed ada', '2 retry name of a person']);

@@ -77,6 +77,44 @@ function Names({ title, of }: { title: string; of: Record<string, number> }) {
   );
 }
 
+/** Calls effects back that have not begun. */
+export function CancelDialog(props: {
+  effects: readonly { readonly id: string; readonly name: string }[];
+  onClose: () => void;
+}) {
+  const { effects, onClose } = props;
+  return (
+    <ActDialog
+      title={
+        effects.length === 1 ? `Cancel ${effects[0]!.name}` : `Cancel ${plural(effects.length, 'effect')}`
+      }
+      verb="Cancel for good"
+      danger
+      total={effects.length}
+      onClose={onClose}
+      steps={async function* (reason) {
+        let cancelledNow = 0;
+        const others = new Set<string>();
+        for (const [at, { id }] of effects.entries()) {
+          const { cancelled, why } = await api.cancel(id, reason);
+          if (cancelled) cancelledNow += 1;
+          else others.add(why ?? 'it is dead');
+          yield { done: at + 1 };
+        }
+        const rest =
+          others.size > 0 ? ` ${effects.length - cancelledNow} not: ${[...others].join('; ')}.` : '';
+        return `${cancelledNow} cancelled.${rest}`;
+      }}
+    >
+      <p>
+        {effects.length === 1 ? 'It is' : 'They are'} not called any more. Attempts that were made are not
+        undone, and an effect that runs or has begun goes on. The key stays taken, so that the application
+        needs another one to enqueue the effect again.
+      </p>
+    </ActDialog>
+  );
+}
+
 /** Lets dead rows be, for good. */
 export function GiveUpDialog({ ids, onClose }: { ids: readonly string[]; onClose: () => void }) {
   const progress = useProgress();

@@ -4,6 +4,7 @@ import { useCan } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
 import { Export } from '../parts/export.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
+import { PlaceOf, Spark } from '../parts/history.tsx';
 import { Paged } from '../parts/more.tsx';
 import { GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { Bulk, Table, type Column } from '../parts/table.tsx';
@@ -70,6 +71,7 @@ function GroupList({ route }: { route: Route }) {
                     </span>
                   </span>
                   <span class="issue-side">
+                    <Spark hours={group.hours} />
                     <State of={group.state} />
                     <strong class="num">{count(group.count)}</strong>
                     <When at={group.lastAt} />
@@ -155,11 +157,16 @@ function Group({ fingerprint }: { fingerprint: string }) {
           <pre class="error" tabIndex={0} role="region" aria-label="Error">
             <Foreign text={group.error ?? group.reason} />
           </pre>
+          {group.place && <PlaceOf place={group.place} />}
           <Facts
             of={[
               ['First seen', <When at={group.firstAt} />],
               ['Last seen', <When at={group.lastAt} />],
               ['Sources', <Foreign text={group.sources.join(', ')} />],
+              group.types && group.types.length > 0 && ['Types', <Foreign text={group.types.join(', ')} />],
+              group.instances &&
+                group.instances.length > 0 && ['Instances', <Foreign text={group.instances.join(', ')} />],
+              ['Last 24 hours', <Spark hours={group.hours} />],
               group.tenants.length > 0 && ['Tenants', <Foreign text={group.tenants.join(', ')} />],
             ]}
           />

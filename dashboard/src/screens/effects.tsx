@@ -6,7 +6,7 @@ import { Export } from '../parts/export.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
 import { Paged } from '../parts/more.tsx';
 import { PauseButton } from '../parts/pause-button.tsx';
-import { GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
+import { CancelDialog, GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { Bulk, Table, type Column } from '../parts/table.tsx';
 import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
 import { plural } from '../format.ts';
@@ -16,7 +16,7 @@ import { usePages, type Page } from '../use-pages.ts';
 import { reloadAll } from '../use-query.ts';
 import { useSelection } from '../use-selection.ts';
 import { zoneName } from '../zone.ts';
-import { eventLink } from './event.tsx';
+import { eventLink, isCallable } from './event.tsx';
 
 interface Listed extends Page<Effect> {
   readonly hints?: string[];
@@ -27,11 +27,16 @@ async function pageOf(q: string, after?: string, signal?: AbortSignal): Promise<
   return { ...page, items: effects };
 }
 
-type Doing = { what: 'decide' | 'revive' | 'give-up'; rows: Effect[] } | undefined;
+type Doing = { what: 'decide' | 'revive' | 'give-up' | 'cancel'; rows: Effect[] } | undefined;
 
 export function Effects({ route }: { route: Route }) {
   const { maxAtOnce } = useMeta();
-  const can = { decide: useCan('decide'), revive: useCan('revive'), giveUp: useCan('give-up') };
+  const can = {
+    decide: useCan('decide'),
+    revive: useCan('revive'),
+    giveUp: useCan('give-up'),
+    cancel: useCan('cancel'),
+  };
   const [doing, setDoing] = useState<Doing>();
   const q = route.query['q'] ?? '';
   const pages = usePages<Effect, Listed>(
@@ -42,6 +47,7 @@ export function Effects({ route }: { route: Route }) {
   const select = useSelection(q);
   const chosen = pages.items.filter(({ id }) => select.chosen.has(id));
   const parked = chosen.filter(({ state }) => state === 'parked');
+  const waiting = chosen.filter(isCallable);
   const dead = chosen.filter(({ state }) => state === 'dead');
   const [, name] = /(?:^|\s)effect:([^\s,*]+)(?:\s|$)/.exec(q) ?? [];
   const all = async () => {
@@ -123,6 +129,11 @@ export function Effects({ route }: { route: Route }) {
             Give up {dead.length}…
           </button>
         )}
+        {can.cancel && waiting.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'cancel', rows: waiting })}>
+            Cancel {waiting.length}…
+          </button>
+        )}
         <Export name="effects" rows={chosen} />
       </Bulk>
       <Paged key={q} pages={pages} empty={<Empty title="No effects">Handlers enqueue them.</Empty>}>
@@ -131,6 +142,7 @@ export function Effects({ route }: { route: Route }) {
         )}
       </Paged>
       {doing?.what === 'decide' && <Decide effects={doing.rows} onClose={close} />}
+      {doing?.what === 'cancel' && <CancelDialog effects={doing.rows} onClose={close} />}
       {doing?.what === 'revive' && <ReviveDialog rows={doing.rows} onClose={close} />}
       {doing?.what === 'give-up' && <GiveUpDialog ids={doing.rows.map(({ id }) => id)} onClose={close} />}
     </>

@@ -4,8 +4,9 @@ import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
 import { visible } from '../text.ts';
 import { ContentView } from '../parts/content-view.tsx';
+import { History, PlaceOf } from '../parts/history.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
-import { ReviveDialog } from '../parts/revive-dialog.tsx';
+import { CancelDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
 import {
   Copy,
@@ -34,7 +35,7 @@ export function Event({ route }: { route: Route }) {
   return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
 }
 
-type Doing = 'revive' | 'replay' | 'forward' | 'erase' | undefined;
+type Doing = 'revive' | 'replay' | 'forward' | 'erase' | 'cancel' | undefined;
 
 function useTitle(title: string): void {
   useEffect(() => titled(title), [title]);
@@ -48,7 +49,9 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
     replay: useCan('replay'),
     forward: useCan('forward'),
     erase: useCan('erase'),
+    cancel: useCan('cancel'),
   };
+  const waiting = event.rows.filter(isCallable);
   const dead = event.rows.filter((row) => row.state === 'dead');
   const close = () => {
     setDoing(undefined);
@@ -75,6 +78,11 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
             Forward…
           </button>
         )}
+        {can.cancel && waiting.length > 0 && (
+          <button type="button" onClick={() => setDoing('cancel')}>
+            Cancel {plural(waiting.length, 'effect')}…
+          </button>
+        )}
         {can.erase && !event.erasedAt && (
           <button type="button" class="danger" onClick={() => setDoing('erase')}>
             Erase…
@@ -86,6 +94,7 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
           <Panel title="Timeline">
             <Timeline event={event} />
           </Panel>
+          <History event={event} />
           <Body event={event} />
         </div>
         <div>
@@ -135,9 +144,23 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
           )}
         </div>
       </div>
+      {doing === 'cancel' && <CancelDialog effects={waiting} onClose={close} />}
       <Dialogs event={event} doing={doing} dead={dead} close={close} />
     </>
   );
+}
+
+/** An effect that waits for its first or next attempt. */
+export function isCallable({
+  kind,
+  state,
+  leasedBy,
+}: {
+  kind: string;
+  state: string;
+  leasedBy: string | null;
+}): boolean {
+  return kind === 'effect' && state === 'pending' && leasedBy === null;
 }
 
 function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; close: () => void }) {
@@ -279,6 +302,7 @@ function RowEntry({ row, all }: { row: EventRow; all: EventRow[] }) {
           <Foreign text={row.error} />
         </pre>
       )}
+      {row.error && row.place && <PlaceOf place={row.place} />}
       {row.result && (
         <p class="result">
           <Foreign text={row.result} lines={3} />

@@ -137,6 +137,21 @@ function showEvent(out: Output, event: InspectedEvent, hasApp: boolean): void {
     ['KIND', 'NAME', 'STATE', 'ATTEMPT', 'ROW', 'REASON'],
     event.rows.map((row) => [row.kind, row.name, row.state, row.attempt, row.id, row.reason]),
   );
+  const names = new Map(event.rows.map((row) => [row.id, row.name]));
+  out.line();
+  out.table(
+    ['ENDED', 'NAME', 'ATTEMPT', 'OUTCOME', 'BY', 'WHY', 'INSTANCE', 'PLACE'],
+    event.attempts.map((one) => [
+      one.endedAt?.toISOString(),
+      names.get(one.outboxId),
+      one.attempt,
+      one.outcome,
+      one.by,
+      one.why ?? one.reason,
+      one.host ?? one.instance,
+      one.place,
+    ]),
+  );
   for (const row of event.rows.filter(({ error }) => error !== null)) {
     out.line();
     out.line(`${row.name} (${row.id}): ${printable(row.error!)}`);

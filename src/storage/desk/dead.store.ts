@@ -232,5 +232,7 @@ const NEWEST = (fingerprint: string) => `
       LEFT JOIN webhook_relay i ON i.id = d.ran_by
   )`;
 
-const mostOf = (column: string) => `ARRAY(SELECT ${column} FROM newest WHERE ${column} <> '' GROUP BY ${column}
+const mostOf = (
+  column: string,
+) => `ARRAY(SELECT ${column} FROM newest WHERE ${column} <> '' GROUP BY ${column}
     ORDER BY count(*) DESC, ${column} LIMIT 20)`;
