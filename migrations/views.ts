@@ -27,7 +27,7 @@ export const VIEWS = [
     FROM ${schema}.webhook_claim c
     CROSS JOIN LATERAL (
       SELECT count(*) FILTER (WHERE o.kind = 'handler')                          AS handlers,
-             count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'pending')    AS pending,
+             count(*) FILTER (WHERE o.kind = 'handler' AND o.state IN ('pending', 'parked')) AS pending,
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'dead')       AS dead,
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'done')       AS done,
              count(*) FILTER (WHERE o.kind = 'handler' AND o.state = 'superseded') AS superseded,

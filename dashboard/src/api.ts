@@ -165,6 +165,7 @@ export const api = {
     act<ReplayReport>('replay', { events, refire, newEffects, reason }),
   forward: (events: EventKey[], url: string, reason: string) =>
     act<ForwardReport>('forward', { events, url, reason }),
+  park: (ids: string[], reason: string) => act<{ parked: string[] }>('park', { ids, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
     act<{ decided: boolean; why?: string }>('decide', { id, decision, reason }),
   cancel: (id: string, reason: string) => act<{ cancelled: boolean; why?: string }>('cancel', { id, reason }),

@@ -7,7 +7,7 @@
  * | done | finished, with its result | settle | as long as its claim |
  * | superseded | an event newer by the handler's watermark came first | the handler's own transaction | as long as its claim |
  * | dead | attempts used up, permanent error, unreadable | settle, or the lease when attempts are exhausted | as long as its claim, body kept |
- * | parked | effect in doubt, waiting for a person | lease, settle | until decided |
+ * | parked | waits for a person: an effect in doubt, or a row that a person held back before its next attempt | lease, settle, park | until decided |
  * | erased | content removed by a person | erase, from pending, dead, parked | as long as its claim |
  * | cancelled | an effect called back, by its application or a person, before a lease | cancel | as long as its claim |
  * | handed | an effect that an engine has, with its end not yet reported | hand over, from a lease | until its consumer reports |
@@ -46,9 +46,11 @@ export type DeadReason =
   /** A person gave it up. */
   | 'given-up';
 
-/** Why an effect is parked: what happened at the other side is not known, and only a person can find out. */
+/** Why a row is parked: only a person can decide. */
 export type ParkedReason =
   /** Its call was begun and its end is unknown, and the effect says `inDoubt: 'park'`. Running it again may do it twice. */
   | 'in-doubt'
   /** The other side may have forgotten the idempotency key by now. Running it again may do it twice. */
-  | 'key-expired';
+  | 'key-expired'
+  /** A person held it back before its next attempt. */
+  | 'by-person';

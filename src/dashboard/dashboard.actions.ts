@@ -26,6 +26,7 @@ export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   'replay-preview': 'replay',
   replay: 'replay',
   forward: 'forward',
+  park: 'park',
   decide: 'decide',
   cancel: 'cancel',
   erase: 'erase',
@@ -59,6 +60,7 @@ export class DashboardActions {
       case 'revive-preview':
       case 'row-states':
       case 'give-up':
+      case 'park':
         return this.ofRows(read(ACTION_INPUT[name], body, name).ids);
       case 'decide':
         return this.ofRows([read(ACTION_INPUT.decide, body, name).id]);
@@ -144,6 +146,10 @@ export class DashboardActions {
       case 'forward': {
         const input = read(ACTION_INPUT.forward, body, name);
         return this.operator.forward(input.events, input.url, this.options.forward, deed(input));
+      }
+      case 'park': {
+        const input = read(ACTION_INPUT.park, body, name);
+        return { parked: await this.operator.park(input.ids, deed(input)) };
       }
       case 'decide': {
         const input = read(ACTION_INPUT.decide, body, name);

@@ -17,6 +17,7 @@ export const DASHBOARD_ACTIONS = [
   'verify-again',
   'replay',
   'forward',
+  'park',
   'decide',
   'cancel',
   'erase',

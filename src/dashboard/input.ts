@@ -42,6 +42,7 @@ export const ACTION_INPUT = {
   'replay-preview': z.strictObject({ events, refire, newEffects }),
   replay: z.strictObject({ events, refire, newEffects, reason }),
   forward: z.strictObject({ events, url: text(2_000), reason }),
+  park: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),
   cancel: z.strictObject({ id: uuid, reason }),
   erase: z.strictObject({ event: eventKey, reason }),

@@ -134,8 +134,14 @@ export class Operator {
     return this.replays.forward({ events }, url, { ...decider, allow });
   }
 
+  /** Parks pending rows that no instance runs, until a person decides. Returns the ids of those that it parked. */
+  async park(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
+    capped(outboxIds.length);
+    return this.parked.park(outboxIds, decider);
+  }
+
   /**
-   * Decides about an effect in doubt.
+   * Decides about a parked row.
    * @returns false when it is not parked
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {

@@ -288,7 +288,7 @@ describe('the page in a browser', () => {
     expect(await axe()).toEqual([]);
   });
 
-  it('calls an effect back that has not begun', async () => {
+  it('parks an effect that has not begun, and calls it back', async () => {
     await app.get(Operator).pause('effect', 'mail', { by: 'ann', reason: 'the mail server is down' });
     await send('awardee', awardee('called-back', 'grant.made', { amount: 7 }));
     const row = async () =>
@@ -300,6 +300,17 @@ describe('the page in a browser', () => {
     await until(async () => (await row()) === 'pending');
     await open('events?q=id:called-back');
     await page.getByRole('link', { name: 'called-back' }).click();
+    await page.getByRole('button', { name: 'Park…' }).click();
+    await page.getByLabel(/Why/).fill('while we look');
+    await page.getByRole('button', { name: 'Park', exact: true }).click();
+    await page.getByText('1 row parked.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    await page.getByRole('button', { name: 'Decide…' }).click();
+    await page.getByLabel('Let it run').check();
+    await page.getByLabel(/Why/).fill('we looked');
+    await page.getByRole('button', { name: 'Decide', exact: true }).click();
+    await page.getByText('Decided.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
     await page.getByRole('button', { name: 'Cancel 1 effect…' }).click();
     expect(await axe()).toEqual([]);
     await page.getByLabel(/Why/).fill('sent by hand');

@@ -172,6 +172,36 @@ describe('what a person does', () => {
     expect(await lastAudit()).toMatchObject({ action: `parked ${decision}`, outcome: { decided: false } });
   });
 
+  it.each([
+    ['handler', 'awardee/DeskHandlers.grant', 'grant.made'],
+    ['effect', 'mail', 'grant.made'],
+  ] as const)('parks a pending %s until a person decides', async (kind, name, type) => {
+    const id = `held-${kind}`;
+    await operator.pause(kind, name, ann);
+    await receive(id, type);
+    const held = async () =>
+      (await inspector.event((await found(id)).id))!.rows.find((row) => row.kind === kind);
+    await until(async () => (await held()) !== undefined);
+    const row = (await held())!;
+    expect(await operator.park([row.id], ann)).toEqual([row.id]);
+    expect(await operator.park([row.id], ann)).toEqual([]);
+    await operator.resume(kind, name, ann);
+    await receive(`${id}-next`, type);
+    await ended(`${id}-next`);
+    expect(await held()).toMatchObject({ state: 'parked', reason: 'by-person', attempt: 0 });
+    expect(await found(id)).toMatchObject({
+      state: kind === 'handler' ? 'pending' : 'processed',
+      effectsParked: 1,
+    });
+    expect(await operator.decide(row.id, 'retry', ann)).toBe(true);
+    const { attempts } = await ended(id);
+    expect(attempts.filter(({ outboxId }) => outboxId === row.id).map((one) => one.outcome)).toEqual([
+      'held',
+      'decided',
+      'done',
+    ]);
+  });
+
   it('calls an effect back that has not begun, and says why another cannot be', async () => {
     await operator.pause('effect', 'mail', ann);
     await receive('call-back', 'grant.made');

@@ -43,6 +43,7 @@ const ENDED: Record<string, string> = {
   running: 'running',
 };
 const DID: Record<string, string> = {
+  held: 'parked it',
   revived: 'revived it',
   replayed: 'replayed it',
   'given-up': 'gave it up',

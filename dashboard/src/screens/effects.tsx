@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { api, collect } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
-import { ActDialog } from '../parts/act-dialog.tsx';
+import { Decide, ParkDialog } from '../parts/decide-dialog.tsx';
 import { Export } from '../parts/export.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
 import { Paged } from '../parts/more.tsx';
@@ -9,7 +9,6 @@ import { PauseButton } from '../parts/pause-button.tsx';
 import { CancelDialog, GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { Bulk, Table, type Column } from '../parts/table.tsx';
 import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
-import { plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { Effect } from '../types.ts';
 import { usePages, type Page } from '../use-pages.ts';
@@ -27,7 +26,7 @@ async function pageOf(q: string, after?: string, signal?: AbortSignal): Promise<
   return { ...page, items: effects };
 }
 
-type Doing = { what: 'decide' | 'revive' | 'give-up' | 'cancel'; rows: Effect[] } | undefined;
+type Doing = { what: 'decide' | 'revive' | 'give-up' | 'cancel' | 'park'; rows: Effect[] } | undefined;
 
 export function Effects({ route }: { route: Route }) {
   const { maxAtOnce } = useMeta();
@@ -36,6 +35,7 @@ export function Effects({ route }: { route: Route }) {
     revive: useCan('revive'),
     giveUp: useCan('give-up'),
     cancel: useCan('cancel'),
+    park: useCan('park'),
   };
   const [doing, setDoing] = useState<Doing>();
   const q = route.query['q'] ?? '';
@@ -129,6 +129,11 @@ export function Effects({ route }: { route: Route }) {
             Give up {dead.length}…
           </button>
         )}
+        {can.park && waiting.length > 0 && (
+          <button type="button" onClick={() => setDoing({ what: 'park', rows: waiting })}>
+            Park {waiting.length}…
+          </button>
+        )}
         {can.cancel && waiting.length > 0 && (
           <button type="button" onClick={() => setDoing({ what: 'cancel', rows: waiting })}>
             Cancel {waiting.length}…
@@ -141,64 +146,12 @@ export function Effects({ route }: { route: Route }) {
           <Table label="Effects" rows={effects} idOf={({ id }) => id} columns={columns} select={select} />
         )}
       </Paged>
-      {doing?.what === 'decide' && <Decide effects={doing.rows} onClose={close} />}
+      {doing?.what === 'decide' && <Decide rows={doing.rows} onClose={close} />}
+      {doing?.what === 'park' && <ParkDialog rows={doing.rows} onClose={close} />}
       {doing?.what === 'cancel' && <CancelDialog effects={doing.rows} onClose={close} />}
       {doing?.what === 'revive' && <ReviveDialog rows={doing.rows} onClose={close} />}
       {doing?.what === 'give-up' && <GiveUpDialog ids={doing.rows.map(({ id }) => id)} onClose={close} />}
     </>
-  );
-}
-
-function Decide({ effects, onClose }: { effects: Effect[]; onClose: () => void }) {
-  const [decision, setDecision] = useState<'retry' | 'done' | 'dead'>('done');
-  const [first] = effects;
-  return (
-    <ActDialog
-      title={
-        effects.length === 1
-          ? `Decide about ${first?.name}`
-          : `Decide about ${plural(effects.length, 'effect')}`
-      }
-      verb="Decide"
-      total={effects.length}
-      onClose={onClose}
-      steps={async function* (reason) {
-        let decidedNow = 0;
-        const others = new Set<string>();
-        for (const [at, { id }] of effects.entries()) {
-          const { decided, why } = await api.decide(id, decision, reason);
-          if (decided) decidedNow += 1;
-          else others.add(why ?? 'not parked any more');
-          yield { done: at + 1 };
-        }
-        const rest = others.size > 0 ? ` ${effects.length - decidedNow} not: ${[...others].join('; ')}.` : '';
-        return `${decidedNow === effects.length && effects.length === 1 ? 'Decided.' : `${decidedNow} decided.`}${rest}`;
-      }}
-      follow={effects.map(({ id }) => id)}
-    >
-      <p>
-        {first?.reason === 'key-expired'
-          ? 'The other side may have forgotten the key: another attempt may do it twice. Look there, then say:'
-          : 'It was begun, and nobody knows whether it happened: another attempt may do it twice. Look at the other side, then say:'}
-      </p>
-      {(
-        [
-          ['done', 'It happened'],
-          ['retry', 'It did not: do it again, under the same key'],
-          ['dead', 'Leave it'],
-        ] as const
-      ).map(([value, text]) => (
-        <label key={value} class="choice">
-          <input
-            type="radio"
-            name="decision"
-            checked={decision === value}
-            onChange={() => setDecision(value)}
-          />
-          {text}
-        </label>
-      ))}
-    </ActDialog>
   );
 }
 

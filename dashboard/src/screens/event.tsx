@@ -5,6 +5,7 @@ import { ActDialog } from '../parts/act-dialog.tsx';
 import { visible } from '../text.ts';
 import { ContentView } from '../parts/content-view.tsx';
 import { History, PlaceOf } from '../parts/history.tsx';
+import { Decide, ParkDialog } from '../parts/decide-dialog.tsx';
 import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { CancelDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
@@ -35,7 +36,7 @@ export function Event({ route }: { route: Route }) {
   return <Loaded query={query}>{(event) => <Detail event={event} reload={query.reload} />}</Loaded>;
 }
 
-type Doing = 'revive' | 'replay' | 'forward' | 'erase' | 'cancel' | undefined;
+type Doing = 'revive' | 'replay' | 'forward' | 'erase' | 'cancel' | 'park' | 'decide' | undefined;
 
 function useTitle(title: string): void {
   useEffect(() => titled(title), [title]);
@@ -50,7 +51,11 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
     forward: useCan('forward'),
     erase: useCan('erase'),
     cancel: useCan('cancel'),
+    park: useCan('park'),
+    decide: useCan('decide'),
   };
+  const idle = event.rows.filter(({ state, leasedBy }) => state === 'pending' && leasedBy === null);
+  const parked = event.rows.filter(({ state }) => state === 'parked');
   const waiting = event.rows.filter(isCallable);
   const dead = event.rows.filter((row) => row.state === 'dead');
   const close = () => {
@@ -76,6 +81,16 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
         {can.forward && !event.erasedAt && (
           <button type="button" onClick={() => setDoing('forward')}>
             Forward…
+          </button>
+        )}
+        {can.decide && parked.length > 0 && (
+          <button type="button" class="primary" onClick={() => setDoing('decide')}>
+            Decide…
+          </button>
+        )}
+        {can.park && idle.length > 0 && (
+          <button type="button" onClick={() => setDoing('park')}>
+            Park…
           </button>
         )}
         {can.cancel && waiting.length > 0 && (
@@ -144,6 +159,8 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
           )}
         </div>
       </div>
+      {doing === 'decide' && <Decide rows={parked} onClose={close} />}
+      {doing === 'park' && <ParkDialog rows={idle} onClose={close} />}
       {doing === 'cancel' && <CancelDialog effects={waiting} onClose={close} />}
       <Dialogs event={event} doing={doing} dead={dead} close={close} />
     </>

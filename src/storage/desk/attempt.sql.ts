@@ -11,7 +11,7 @@ export type AttemptOutcome =
   | 'cancelled'
   | 'erased';
 /** What a person did to a row, in the same list. */
-export type RowAct = 'revived' | 'replayed' | 'decided' | 'given-up' | 'cancelled';
+export type RowAct = 'held' | 'revived' | 'replayed' | 'decided' | 'given-up' | 'cancelled';
 
 /**
  * A part of a statement: keeps what a person did to the rows that it has changed.

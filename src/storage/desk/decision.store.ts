@@ -105,8 +105,18 @@ export class DecisionStore {
     return new Map(rows.map((row) => [row.outbox, row]));
   }
 
+  /** Parks pending rows that no instance has leased. Returns those that it parked. */
+  async park(
+    manager: EntityManager,
+    outboxIds: readonly string[],
+    routes: readonly string[],
+    decider: Decider,
+  ): Promise<DecidedRow[]> {
+    return query(manager, PARK, [outboxIds, routes, ...noted(decider)]);
+  }
+
   /**
-   * Decides about a parked effect. `retry` forgets what was begun, and the time since the key was first used.
+   * Decides about a parked row. `retry` forgets what was begun, and the time since the key was first used.
    * Undefined when the row is not parked.
    */
   async decide(
@@ -146,6 +156,14 @@ const GIVE_UP = `
     UPDATE webhook_outbox o SET reason = 'given-up'
      WHERE o.id = ANY($1::uuid[]) AND o.state = 'dead' AND o.reason <> 'given-up'
     RETURNING ${DECIDED}${ACTED('given_up', 'given-up', '$2', '$3')}`;
+
+// The next row of its key may run, unless `onDead: 'block'` holds the key behind what is parked.
+const PARK = `
+  WITH parked AS (
+    UPDATE webhook_outbox o SET state = 'parked', reason = 'by-person', waits = false, alone = false
+     WHERE o.id = ANY($1::uuid[]) AND o.state = 'pending' AND o.leased_by IS NULL
+       AND NOT (o.kind = 'handler' AND o.name = ANY($2::text[]))
+    RETURNING ${DECIDED}${ACTED('parked', 'held', '$3', '$4')}`;
 
 const DECIDE = `
   WITH decided AS (
