@@ -1,6 +1,7 @@
 import type { INestApplication } from '@nestjs/common';
 import {
   Backfills,
+  CallBacks,
   Erasure,
   Inbox,
   InputRefused,
@@ -312,6 +313,8 @@ describe('what a person does', () => {
     const deeds: Record<string, () => Promise<unknown>> = {
       revive: () => app.get(Revivals).revive([id], asked),
       'give up': () => app.get(Revivals).giveUp([id], asked),
+      park: () => app.get(Parked).park([id], asked),
+      cancel: () => app.get(CallBacks).cancel(id, asked),
       'parked done': () => app.get(Parked).decide(id, 'done', asked),
       replay: () => app.get(Replays).run({ events: [] }, asked),
       forward: () =>
@@ -390,6 +393,8 @@ describe('what a person does', () => {
       'Operator.setIssue': (decider) => operator.setIssue('none', 'acknowledged', decider),
       'Revivals.revive': (decider) => app.get(Revivals).revive([id], decider),
       'Revivals.giveUp': (decider) => app.get(Revivals).giveUp([id], decider),
+      'Parked.park': (decider) => app.get(Parked).park([id], decider),
+      'CallBacks.cancel': (decider) => app.get(CallBacks).cancel(id, decider),
       'Parked.decide': (decider) => app.get(Parked).decide(id, 'retry', decider),
       'Replays.run': (decider) => app.get(Replays).run({ events: [] }, decider),
       'Replays.forward': (decider) =>
