@@ -254,7 +254,7 @@ describe('the page in a browser', () => {
     );
     // Success leaves the evidence: the attempts, and the person who decided between them.
     await open('events?q=id:charge-1');
-    await page.getByRole('link', { name: 'charge-1' }).click();
+    await page.locator('a.row-link').click();
     const history = page.locator('section', { has: page.getByRole('heading', { name: 'History' }) });
     await history.getByText('ann@example.com decided: do it again').waitFor();
     const told = await history.getByRole('listitem').allInnerTexts();
@@ -299,7 +299,7 @@ describe('the page in a browser', () => {
       )[0]?.state;
     await until(async () => (await row()) === 'pending');
     await open('events?q=id:called-back');
-    await page.getByRole('link', { name: 'called-back' }).click();
+    await page.locator('a.row-link').click();
     await page.getByRole('button', { name: 'Park…' }).click();
     await page.getByLabel(/Why/).fill('while we look');
     await page.getByRole('button', { name: 'Park', exact: true }).click();
@@ -680,6 +680,28 @@ describe('the page in a browser', () => {
     await page.mouse.move(box.x + box.width / 2, box.y + 40, { steps: 5 });
     await page.mouse.up();
     await until(() => /events\?q=after%3A.*Z\+before%3A.*Z/.test(page.url()));
+  });
+
+  it('counts in the title what waits for a person, and mutes an alert in this browser', async () => {
+    world.grantsFail = true;
+    await send('awardee', awardee('counted', 'grant.made', {}));
+    const dead = () =>
+      database.query(`SELECT 1 FROM webhook_outbox WHERE state = 'dead' AND event_id = 'counted'`);
+    await until(async () => (await dead()).length === 1);
+    world.grantsFail = false;
+    await open('overview');
+    await until(async () => /^\([1-9]\d*\) Overview/.test(await page.title()));
+    const alerts = page.locator('section', { has: page.getByRole('heading', { name: 'Alerts' }) });
+    const first = await alerts.getByRole('link').first().innerText();
+    await alerts
+      .getByRole('button', { name: /^Mute 1 h/ })
+      .first()
+      .click();
+    const isShown = async () => (await alerts.getByRole('link').allInnerTexts()).includes(first);
+    await until(async () => !(await isShown()));
+    await open('overview');
+    await alerts.getByText(/not shown, or muted/).waitFor();
+    expect(await isShown()).toBe(false);
   });
 
   it('finds, chooses, exports, and goes back to where it was', async () => {
