@@ -43,8 +43,9 @@ export function view(name: string, definition: Definition): OwnObject {
   return { kind: 'view', name, parts: [], create };
 }
 
-export function func(name: string, definition: string): OwnObject {
-  const create = (schema: string) => `CREATE OR REPLACE FUNCTION ${schema}.${name}${definition}`;
+export function func(name: string, definition: Definition): OwnObject {
+  const create = (schema: string) =>
+    `CREATE OR REPLACE FUNCTION ${schema}.${name}${defined(definition, schema)}`;
   return { kind: 'function', name, parts: [], create };
 }
 

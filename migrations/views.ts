@@ -41,14 +41,14 @@ export const VIEWS = [
              string_agg(o.name || ': ' || d.result, '; ' ORDER BY o.name)
                FILTER (WHERE o.kind = 'handler' AND d.result IS NOT NULL)          AS results
         FROM ${schema}.webhook_outbox o LEFT JOIN ${schema}.webhook_outbox_data d ON d.outbox_id = o.id
-       WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
-         AND o.event_id IS NOT NULL
+       WHERE o.id = ANY (${schema}.webhook_rows_of(c.source, c.tenant, c.event_id))
     ) r`,
   ),
   view(
     'webhook_work',
     (schema) => `
-  SELECT o.id, o.kind, o.name, o.key, o.state, o.attempt, o.lost, o.reason, o.error, d.result, o.created_at, o.due_at, o.settled_at,
+  SELECT o.id, o.kind, o.name, o.key, o.state, o.attempt, o.lost, o.reason, o.error, d.result, o.created_at,
+         CASE WHEN o.leased_by IS NULL THEN o.due_at ELSE o.lease_until END AS due_at, o.settled_at,
          o.parent_id, o.source, o.tenant, o.event_id, o.place
     FROM ${schema}.webhook_outbox o LEFT JOIN ${schema}.webhook_outbox_data d ON d.outbox_id = o.id`,
   ),

@@ -3,7 +3,7 @@
  *
  * | state | meaning | moved by | lives |
  * |---|---|---|---|
- * | pending | owed: waiting (`leased_by` null) or leased (`due_at` is the lease's end) | enqueue, retry, release, revive, replay | until settled |
+ * | pending | owed: waiting (`leased_by` null) or leased (until `lease_until`) | enqueue, retry, release, revive, replay | until settled |
  * | done | finished, with its result | settle | as long as its claim |
  * | superseded | an event newer by the handler's watermark came first | the handler's own transaction | as long as its claim |
  * | dead | attempts used up, permanent error, unreadable | settle, or the lease when attempts are exhausted | as long as its claim, body kept |

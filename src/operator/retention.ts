@@ -157,8 +157,10 @@ export class Retention {
   }
 
   private bodies({ name, bodiesMs }: Source): Batch {
+    let cursor: string | undefined;
     return async (manager) => {
-      const { count, looked } = await this.store.emptyBodies(manager, name, bodiesMs, BATCH);
+      const { count, looked, last } = await this.store.emptyBodies(manager, name, bodiesMs, BATCH, cursor);
+      cursor = last;
       return { count, more: looked === BATCH && count > 0 };
     };
   }

@@ -21,11 +21,12 @@ const CLAIMED = `
 const owed = (from: string) => `
   owed AS (
     INSERT INTO webhook_outbox (id, kind, name, order_key, order_name, waits, source, tenant, event_id, leased_by, ran_by,
-                                leased_at, attempt, due_at, state, reason, error, settled_at, trace)
+                                leased_at, attempt, lease_until, state, reason, error, settled_at, trace)
     SELECT r.id, 'handler', r.name, r.order_key, r.order_name, r.order_key IS NOT NULL AND r.unusable IS NULL,
            c.source, c.tenant, c.event_id, r.owner, r.owner, CASE WHEN r.owner IS NOT NULL THEN clock_timestamp() END,
            CASE WHEN r.owner IS NULL THEN 0 ELSE 1 END,
-           CASE WHEN r.owner IS NULL THEN now() ELSE clock_timestamp() + r.lease_ms * interval '1 ms' END,
+           CASE WHEN r.owner IS NOT NULL THEN clock_timestamp() + r.lease_ms * interval '1 ms'
+                WHEN r.unusable IS NOT NULL THEN now() END,
            CASE WHEN r.unusable IS NULL THEN 'pending' ELSE 'dead' END,
            CASE WHEN r.unusable IS NOT NULL THEN 'unusable-id' END, r.unusable,
            CASE WHEN r.unusable IS NOT NULL THEN now() END, r.trace
@@ -101,7 +102,7 @@ export const DUPLICATES = `
       FROM (SELECT DISTINCT source, tenant, event_id FROM known WHERE revive ORDER BY source, tenant, event_id) k
      CROSS JOIN LATERAL (
        SELECT id FROM webhook_outbox
-        WHERE source = k.source AND tenant = k.tenant AND event_id = k.event_id AND event_id IS NOT NULL
+        WHERE id = ANY (webhook_rows_of(k.source, k.tenant, k.event_id))
           AND kind = 'handler' AND state = 'dead' AND NOT revived
           AND reason IS DISTINCT FROM 'given-up' AND reason IS DISTINCT FROM 'unusable-id'
         ORDER BY id FOR UPDATE
@@ -148,16 +149,15 @@ const addRow = (condition = '') => `
 export const ADD_ROW = addRow();
 
 /** The same, to a claim that nothing was owed for. */
-export const ADD_ROW_TO_SKIPPED = addRow(`AND owed = 0 AND NOT EXISTS (
-      SELECT FROM webhook_outbox o
-       WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id AND o.event_id IS NOT NULL)`);
+export const ADD_ROW_TO_SKIPPED = addRow(
+  `AND owed = 0 AND cardinality(webhook_rows_of(source, tenant, event_id)) = 0`,
+);
 
 // In the order of the index on (source, received_at): by id, it would read every claim of the table before the window's first.
 export const RECENT = `
   SELECT c.id, c.source, c.tenant, c.event_id, c.event_type, c.owed, c.received_at::text AS cursor_at,
          ARRAY(SELECT o.name FROM webhook_outbox o
-                WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
-                  AND o.event_id IS NOT NULL AND o.kind = 'handler') AS names
+                WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND o.kind = 'handler') AS names
     FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at > now() - $2 * interval '1 ms' AND c.erased_at IS NULL
      AND c.received_at >= $4::timestamptz AND (c.received_at, c.id) > ($4::timestamptz, $5::uuid)
@@ -165,8 +165,7 @@ export const RECENT = `
 
 export const PROGRESS = `
   SELECT EXISTS (SELECT FROM webhook_outbox o
-                  WHERE o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
-                    AND o.event_id IS NOT NULL AND o.kind = 'handler' AND o.state = 'pending') AS pending
+                  WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND o.kind = 'handler' AND o.state = 'pending') AS pending
     FROM webhook_claim c WHERE c.source = $1 AND c.tenant = $2 AND c.event_id = $3`;
 
 export const LOAD = `

@@ -1,5 +1,6 @@
 import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.sql.js';
 import { FENCE, FENCED_ROWS } from './fence.js';
+import { FREE } from './pending.sql.js';
 
 /**
  * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
@@ -11,7 +12,8 @@ export const FORGIVEN = (row: string) =>
 /**
  * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
  * attempts. An attempt counted before and not settled is `lost`. One that is lost among others says little about its row: the row
- * moves to a lane, where it runs alone and the next loss is its own.
+ * moves to a lane, where it runs alone and the next loss is its own. In the lane `due_at` is the place in its line, which begins anew with
+ * each lease.
  * LATERAL with a LIMIT: a join may be planned as a hash of all claims or payloads, for as few rows as these.
  */
 const TAKE = `
@@ -24,7 +26,10 @@ const TAKE = `
            ran_by = CASE WHEN due.exhausted OR due.moves THEN o.ran_by ELSE $1::uuid END,
            leased_at = CASE WHEN due.exhausted OR due.moves THEN o.leased_at ELSE clock_timestamp() END,
            first_leased_at = coalesce(o.first_leased_at, clock_timestamp()),
-           due_at = CASE WHEN due.exhausted THEN now() WHEN due.moves THEN o.due_at ELSE clock_timestamp() + $2 * interval '1 ms' END,
+           lease_until = CASE WHEN due.exhausted THEN now() WHEN due.moves THEN NULL ELSE clock_timestamp() + $2 * interval '1 ms' END,
+           due_at = CASE WHEN due.moves THEN o.lease_until
+                         WHEN o.alone AND NOT due.exhausted THEN clock_timestamp() + $2 * interval '1 ms'
+                         ELSE least(o.due_at, now()) END,
            state = CASE WHEN NOT due.exhausted THEN 'pending' WHEN due.in_doubt THEN 'parked' ELSE 'dead' END,
            settled_at = CASE WHEN due.exhausted AND NOT due.in_doubt THEN clock_timestamp() END,
            reason = CASE WHEN NOT due.exhausted THEN NULL
@@ -32,7 +37,7 @@ const TAKE = `
                          WHEN o.attempt = 0 OR due.max_attempts = 0 THEN 'not-redelivered'
                          WHEN o.leased_by IS NULL THEN 'attempts-exhausted' ELSE 'last-attempt-lost' END
       FROM due WHERE o.id = due.id
-    RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due
+    RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due, due.last_attempt, due.last_begun, due.last_until, due.last_by
   ), ${LOST_ATTEMPTS}
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
          t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
@@ -50,7 +55,7 @@ const TAKE = `
    ORDER BY t.created_at, t.id`;
 
 /** Of a row `o` that is about to be leased: its last attempt, which may have no end. */
-const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.ran_by AS last_by`;
+const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.lease_until AS last_until, o.ran_by AS last_by`;
 
 /**
  * The lease of up to `limit` rows.
@@ -70,12 +75,12 @@ export const leaseDue = (limit: number) => `
           FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[], $10::timestamptz[])
                AS n(name, max_attempts, max_rows, parks, share, share_limit, since)
          CROSS JOIN LATERAL (
-           SELECT id, leased_by, begun_at, due_at, attempt, leased_at, ran_by,
+           SELECT id, leased_by, lease_until, begun_at, due_at, attempt, leased_at, ran_by,
                   attempt - attempt_base >= n.max_attempts
                     AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
              FROM webhook_outbox
             WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name
-              AND due_at >= n.since AND due_at <= now()
+              AND due_at >= n.since AND due_at <= now() AND ${FREE}
             ORDER BY due_at LIMIT n.max_rows
               FOR UPDATE SKIP LOCKED
          ) o
@@ -93,7 +98,7 @@ export const DUE_NAMES = `
   SELECT n.name FROM unnest($1::text[]) AS n(name)
    CROSS JOIN LATERAL (
      SELECT 1 FROM webhook_outbox
-      WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now() LIMIT 1) due`;
+      WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now() AND ${FREE} LIMIT 1) due`;
 
 // The lane: the one row in it whose turn it is. A handler that has come here gets its run, and is dead when the losses here use its
 // attempts up.
@@ -103,7 +108,7 @@ export const LEASE_ALONE = `
            o.attempt - o.attempt_base >= n.max_attempts AND (o.leased_by IS NOT NULL OR o.kind = 'effect') AS exhausted,
            o.due_at AS was_due, ${LAST}
       FROM webhook_outbox o JOIN unnest($3::text[], $4::int[], $5::boolean[]) AS n(name, max_attempts, parks) ON n.name = o.name
-     WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now()
+     WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now() AND (o.leased_by IS NULL OR o.lease_until <= now())
      ORDER BY o.due_at LIMIT 1
        FOR UPDATE OF o SKIP LOCKED
   ), ${TAKE}`;
@@ -114,30 +119,30 @@ export const LEASE_EVENT = `
            o.leased_by IS NOT NULL AS was_lost, false AS in_doubt, false AS moves, o.due_at AS was_due,
            ${LAST}
       FROM webhook_outbox o JOIN unnest($6::text[], $7::int[]) AS n(name, max_attempts) ON n.name = o.name
-     WHERE o.source = $3 AND o.tenant = $4 AND o.event_id = $5 AND o.event_id IS NOT NULL AND o.kind = 'handler'
-       AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.due_at <= now())
+     WHERE o.id = ANY (webhook_rows_of($3, $4, $5)) AND o.kind = 'handler'
+       AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.lease_until <= now())
        FOR UPDATE OF o SKIP LOCKED
   ), ${TAKE}`;
 
 // A statement of its own, after the lease: rows that another redelivery has just locked were skipped there and count here.
 export const LIVE_LEASES = `
   SELECT count(*)::int AS pending FROM webhook_outbox
-   WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL AND kind = 'handler'
+   WHERE id = ANY (webhook_rows_of($1, $2, $3)) AND kind = 'handler'
      AND state = 'pending' AND NOT id = ANY($4::uuid[])`;
 
 /**
  * Rows that became dead or parked in the last $2 milliseconds by a lease, by a claim, or, of those in $3, by a settle. A
- * lease and a claim write into `due_at` when that was; a settle leaves the end of its lease there, which is later.
+ * lease and a claim write into `lease_until` when that was; a settle leaves the end of its lease there, which is later.
  */
 export const EXHAUSTED_SINCE = `
   WITH died AS MATERIALIZED (
     SELECT id, name, attempt, reason, error, source, tenant, event_id, settled_at AS at FROM webhook_outbox
      WHERE state = 'dead' AND settled_at >= now() - $2 * interval '1 ms'
        AND (id = ANY($3::uuid[])
-            OR due_at <= settled_at AND reason IN ('attempts-exhausted', 'last-attempt-lost', 'not-redelivered', 'unusable-id'))
+            OR lease_until <= settled_at AND reason IN ('attempts-exhausted', 'last-attempt-lost', 'not-redelivered', 'unusable-id'))
     UNION ALL
-    SELECT id, name, attempt, reason, error, source, tenant, event_id, due_at FROM webhook_outbox
-     WHERE state = 'parked' AND reason = 'in-doubt' AND due_at BETWEEN now() - $2 * interval '1 ms' AND now()
+    SELECT id, name, attempt, reason, error, source, tenant, event_id, lease_until FROM webhook_outbox
+     WHERE state = 'parked' AND reason = 'in-doubt' AND lease_until BETWEEN now() - $2 * interval '1 ms' AND now()
   )
   SELECT id, name, attempt, reason, error, source, tenant, event_id FROM died
    WHERE name = ANY($1)
@@ -158,7 +163,8 @@ export const RELEASE = `
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
            first_leased_at = CASE WHEN o.attempt > 1 OR $5::boolean THEN o.first_leased_at END,
-           due_at = greatest(now(), coalesce($6::timestamptz, now()) + $4 * interval '1 ms')
+           due_at = CASE WHEN $4 = 0 AND NOT o.alone THEN o.due_at
+                         ELSE greatest(now(), coalesce($6::timestamptz, now()) + $4 * interval '1 ms') END
       FROM ours WHERE o.id = ours.id
     RETURNING o.*
   ), begun AS (
@@ -169,7 +175,7 @@ export const RELEASE = `
 export const RENEW = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o SKIP LOCKED),
   renewed AS (
-    UPDATE webhook_outbox o SET due_at = clock_timestamp() + $4 * interval '1 ms'
+    UPDATE webhook_outbox o SET lease_until = clock_timestamp() + $4 * interval '1 ms'
       FROM ours WHERE o.id = ours.id
     RETURNING o.id
   )

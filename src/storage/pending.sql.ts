@@ -7,6 +7,9 @@ export const DUE = `state = 'pending' AND NOT waits AND NOT alone`;
 export const LANE = `state = 'pending' AND NOT waits AND alone`;
 export const WAITING = `state = 'pending' AND waits`;
 
+/** Of a pending row: no process holds it. A lease leaves `due_at` as it is, so that this is asked beside the index. */
+export const FREE = `(leased_by IS NULL OR lease_until <= now())`;
+
 const PARTS = [
   { rows: DUE, order: 'name, due_at' },
   { rows: LANE, order: 'due_at' },
@@ -30,15 +33,15 @@ export function countPending(limit: string): string {
 }
 
 /**
- * Names that have rows which may be leased, each with the time of its first, as `due(name, due_at)`; in a WITH RECURSIVE. From name
+ * Names that have rows which may be leased now or later, each with the time of its first, as `due(name, due_at)`; in a WITH RECURSIVE. From name
  * to name in the index, so that a backlog of one name costs a step and not its length.
  */
 const DUE_NAMES = `
   due AS (
-    (SELECT name, due_at, 1 AS n FROM webhook_outbox WHERE ${DUE} ORDER BY name, due_at LIMIT 1)
+    (SELECT name, due_at, 1 AS n FROM webhook_outbox WHERE ${DUE} AND ${FREE} ORDER BY name, due_at LIMIT 1)
     UNION ALL
     SELECT next.name, next.due_at, due.n + 1 FROM due
-     CROSS JOIN LATERAL (SELECT name, due_at FROM webhook_outbox WHERE ${DUE} AND name > due.name ORDER BY name, due_at LIMIT 1) next
+     CROSS JOIN LATERAL (SELECT name, due_at FROM webhook_outbox WHERE ${DUE} AND ${FREE} AND name > due.name ORDER BY name, due_at LIMIT 1) next
      WHERE due.n < 1000
   )`;
 
@@ -47,7 +50,7 @@ export const OVERDUE = `
   WITH RECURSIVE ${DUE_NAMES}, oldest AS (
     SELECT name, due_at FROM due
     UNION ALL
-    (SELECT name, due_at FROM webhook_outbox WHERE ${LANE} ORDER BY due_at LIMIT 1)
+    (SELECT name, due_at FROM webhook_outbox WHERE ${LANE} AND ${FREE} ORDER BY due_at LIMIT 1)
   )
   SELECT name, (extract(epoch FROM now() - min(due_at)) * 1000)::float8 AS "ageMs"
     FROM oldest WHERE due_at <= now() GROUP BY name ORDER BY 2 DESC`;
@@ -63,7 +66,7 @@ export const UNKNOWN_NAMES = `
      WHERE line.n < 1000
   ), looked AS (
     SELECT due.name, o.due_at FROM due
-     CROSS JOIN LATERAL (SELECT due_at FROM webhook_outbox WHERE ${DUE} AND name = due.name ORDER BY due_at LIMIT 10000) o
+     CROSS JOIN LATERAL (SELECT due_at FROM webhook_outbox WHERE ${DUE} AND ${FREE} AND name = due.name ORDER BY due_at LIMIT 10000) o
      WHERE NOT due.name = ANY($1::text[])
     UNION ALL
     SELECT line.name, o.due_at FROM line
@@ -71,7 +74,7 @@ export const UNKNOWN_NAMES = `
                           ORDER BY order_key, due_at LIMIT 10000) o
      WHERE NOT line.name = ANY($1::text[])
     UNION ALL
-    SELECT name, due_at FROM (SELECT name, due_at FROM webhook_outbox WHERE ${LANE} ORDER BY due_at LIMIT 10000) o
+    SELECT name, due_at FROM (SELECT name, due_at FROM webhook_outbox WHERE ${LANE} AND ${FREE} ORDER BY due_at LIMIT 10000) o
      WHERE NOT name = ANY($1::text[])
   )
   SELECT name, count(*)::int AS rows FROM looked WHERE due_at < now() - $2 * interval '1 ms' GROUP BY name ORDER BY name`;

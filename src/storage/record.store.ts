@@ -83,8 +83,7 @@ const DONE = `
   SELECT o.id AS outbox_id, o.name, c.id, c.source, c.tenant, c.event_id, c.event_type, c.occurred_at, c.received_at,
          c.received_at::text AS cursor_at, c.headers, c.body
     FROM webhook_claim c
-    JOIN webhook_outbox o ON o.source = c.source AND o.tenant = c.tenant AND o.event_id = c.event_id
-                         AND o.event_id IS NOT NULL AND o.kind = 'handler' AND o.name = ANY($2)
+    JOIN webhook_outbox o ON o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND o.kind = 'handler' AND o.name = ANY($2)
                          AND o.state = 'done' AND NOT o.reconciled AND o.settled_at <= now() - $4 * interval '1 ms'
    WHERE c.source = $1 AND c.received_at > now() - $3 * interval '1 ms' AND c.body IS NOT NULL
      AND c.received_at >= $6::timestamptz AND (c.received_at, c.id) > ($6::timestamptz, $7::uuid)

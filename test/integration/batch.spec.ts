@@ -126,7 +126,7 @@ it('a row whose last attempt never ended runs alone', async () => {
   const inbox = await start();
   await deliver(inbox, 5);
   await inbox.query(
-    `UPDATE webhook_outbox SET attempt = 1, leased_by = gen_random_uuid(), due_at = now() WHERE event_id = '2'`,
+    `UPDATE webhook_outbox SET attempt = 1, leased_by = gen_random_uuid(), lease_until = now() WHERE event_id = '2'`,
   );
   await inbox.relay.tick();
   expect(calls.toSorted((a, b) => a.length - b.length)).toEqual([['2'], ['0', '1', '3', '4']]);

@@ -120,7 +120,7 @@ describe('a COMMIT whose answer never came', () => {
       for (let again = 0; again < 10 && answer.status !== 200; again += 1) {
         expect(source.startsWith('waited') ? [500, 503] : [503]).toContain(answer.status);
         // The lease of a claim whose COMMIT came through unknown to its process ends at its time.
-        await inbox.query(`UPDATE webhook_outbox SET due_at = now() WHERE leased_by IS NOT NULL`);
+        await inbox.query(`UPDATE webhook_outbox SET lease_until = now() WHERE leased_by IS NOT NULL`);
         answer = await inbox.deliverTo(source, 'd-1');
       }
       expect(answer.status).toBe(200);
@@ -299,7 +299,7 @@ describe('what was made dead or parked by a statement whose answer never came is
     await inbox.deliverTo('own', 'd-2');
     if (kind.includes('effect')) await inbox.relay.tick();
     await inbox.query(
-      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), alone = $1, leased_by = CASE WHEN $1 THEN gen_random_uuid() END
+      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), lease_until = now(), alone = $1, leased_by = CASE WHEN $1 THEN gen_random_uuid() END
         WHERE ${kind} AND event_id = 'd-1'`,
       [sql === LEASE_ALONE],
     );
@@ -313,7 +313,7 @@ describe('what was made dead or parked by a statement whose answer never came is
       .get(Outbox)
       .enqueue(inbox.dataSource.manager, 'doubtful', {}, { outsideTransaction: true });
     await inbox.query(
-      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), leased_by = gen_random_uuid(), begun_at = now()`,
+      `UPDATE webhook_outbox SET attempt = 99, due_at = now(), lease_until = now(), leased_by = gen_random_uuid(), begun_at = now()`,
     );
     await loseLease(leaseDue(100));
     expect(told()).toEqual([]);

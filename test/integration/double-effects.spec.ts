@@ -156,7 +156,7 @@ describe('a call that was made', () => {
     store.endOf = () => Promise.reject(refused);
     expect(await inbox.relay.tick()).toMatchObject({ lost: 1 });
     Object.assign(store, { settleMany, endOf });
-    await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE state = 'pending'`);
+    await database.query(`UPDATE webhook_outbox SET lease_until = now() WHERE state = 'pending'`);
     await inbox.relay.tick();
     // A row with a lost attempt goes to its lane first, and runs at the next look.
     await inbox.relay.tick();

@@ -50,7 +50,7 @@ const attempt = async () => {
 /** As if the process had been killed in the middle of the attempt. */
 async function loseAttempt(): Promise<void> {
   await inbox.query(`
-    UPDATE webhook_outbox SET attempt = attempt + 1, leased_by = gen_random_uuid(), due_at = now(), begun_at = now(),
+    UPDATE webhook_outbox SET attempt = attempt + 1, leased_by = gen_random_uuid(), lease_until = now(), begun_at = now(),
            first_leased_at = coalesce(first_leased_at, now())`);
 }
 
@@ -566,7 +566,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
     const first = await relayProcess(inbox.database.url, { SINK_URL: url, LEASE: '3s' });
     expect(await first.ended).toBe('SIGKILL');
     expect(await row()).toMatchObject({ state: 'pending', begun_at: expect.any(Date) });
-    await inbox.query(`UPDATE webhook_outbox SET due_at = now()`);
+    await inbox.query(`UPDATE webhook_outbox SET lease_until = now()`);
     const second = await relayProcess(inbox.database.url, { SINK_URL: url });
     try {
       await until(async () => (await row()).state === 'done', 30_000);
@@ -582,7 +582,7 @@ describe('R31 a process that is killed between the call and its settle', () => {
     await enqueue('pay');
     const first = await relayProcess(inbox.database.url, { SINK_URL: url });
     expect(await first.ended).toBe('SIGKILL');
-    await inbox.query(`UPDATE webhook_outbox SET due_at = now()`);
+    await inbox.query(`UPDATE webhook_outbox SET lease_until = now()`);
     const second = await relayProcess(inbox.database.url, { SINK_URL: url });
     try {
       await until(async () => (await row()).state === 'parked', 30_000);

@@ -400,7 +400,7 @@ describe('complete', () => {
     };
     expect(await inbox.relay.tick()).toMatchObject({ lost: 1 });
     expect(await database.query(`SELECT FROM received_event`)).toEqual([]);
-    await database.query(`UPDATE webhook_outbox SET due_at = now()`);
+    await database.query(`UPDATE webhook_outbox SET lease_until = now()`);
     expect(await inbox.relay.tick()).toMatchObject({ done: 1 });
     expect(seen).toEqual({ result: 'sent-1' });
     expect(await database.query(`SELECT FROM received_event`)).toHaveLength(1);

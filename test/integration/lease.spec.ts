@@ -6,6 +6,7 @@ import { AttemptStore } from '../../src/storage/desk/attempt.store.js';
 import { DecisionStore } from '../../src/storage/desk/decision.store.js';
 import { ErasureStore } from '../../src/storage/desk/erasure.store.js';
 import { ReplayStore } from '../../src/storage/desk/replay.store.js';
+import { ONE_PLAN } from '../../src/storage/postgres/one-message.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -79,6 +80,31 @@ describe('a lease', () => {
     }
   });
 
+  it('writes to no index, no more than its renewal and its release do', async () => {
+    await addRows(4);
+    const runner = database.dataSource.createQueryRunner();
+    const counts = async () =>
+      (
+        (await runner.query(
+          `SELECT pg_stat_get_xact_tuples_updated(oid)::int AS all, pg_stat_get_xact_tuples_hot_updated(oid)::int AS hot
+             FROM pg_class WHERE oid = 'webhook_outbox'::regclass`,
+        )) as [{ all: number; hot: number }]
+      )[0];
+    await runner.startTransaction();
+    try {
+      const before = await counts();
+      const rows = await lease(4, { manager: runner.manager });
+      await store.renew(runner.manager, rows, 60_000);
+      expect(await store.begin(runner.manager, rows[0]!)).toBe(true);
+      await store.release(runner.manager, rows);
+      const after = await counts();
+      expect([after.all - before.all, after.hot - before.hot]).toEqual([13, 13]);
+    } finally {
+      await runner.rollbackTransaction();
+      await runner.release();
+    }
+  });
+
   it('R19 counts the attempt before the run, and takes what is due in the order of due times', async () => {
     await addRows(3);
     await database.query(`UPDATE webhook_outbox SET due_at = now() - interval '2 hours' WHERE key = '2'`);
@@ -95,7 +121,7 @@ describe('a lease', () => {
     await addRows(3);
     const [first] = await lease(1);
     expect((await lease(1)).map((row) => row.id)).not.toContain(first!.id);
-    await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE id = $1`, [first!.id]);
+    await database.query(`UPDATE webhook_outbox SET lease_until = now() WHERE id = $1`, [first!.id]);
     expect(await store.lease(manager, randomUUID(), 30_000, [name()], 10)).toMatchObject({
       leased: [{ key: '3', alone: false }],
       moved: 1,
@@ -189,7 +215,10 @@ describe('the lane of rows with a lost attempt', () => {
   it('is worked off in the order in which leases ended: one that is lost again, and one that has come later, goes behind those that wait', async () => {
     await addRows(3, NAME, 'pending', 'handler');
     const endLease = ({ id }: LeasedRow) =>
-      database.query(`UPDATE webhook_outbox SET due_at = clock_timestamp() WHERE id = $1`, [id]);
+      database.query(
+        `UPDATE webhook_outbox SET lease_until = clock_timestamp(), due_at = least(due_at, clock_timestamp()) WHERE id = $1`,
+        [id],
+      );
     // Three that were in the hands of a process that died; one of them is lost each time that it runs.
     const [poison, second, third, late] = (await lease(4)) as [LeasedRow, LeasedRow, LeasedRow, LeasedRow];
     for (const row of [poison, second, third]) await endLease(row);
@@ -476,7 +505,7 @@ describe('the plan of the lease', () => {
       if (statistics === 'fresh') await analyze();
       for (const [sql, values, index] of [
         [LEASE_ALONE, lane, 'webhook_outbox_alone'],
-        [LEASE_EVENT, event, 'webhook_outbox_event'],
+        [LEASE_EVENT, event, 'webhook_outbox_pkey'],
       ] as const) {
         const read = reads(await explainOf(sql, values));
         expect(read.map((node) => node['Index Name'])).toContain(index);
@@ -484,7 +513,66 @@ describe('the plan of the lease', () => {
         expect(read.map((node) => node['Index Name'])).not.toContain('webhook_outbox_due');
       }
     }
+    // Just emptied, so that the statistics know of no row at all.
+    await database.query(`DELETE FROM webhook_outbox`);
+    await database.query(`VACUUM ANALYZE webhook_outbox`);
+    await addRows(20_000);
+    for (const generic of [false, true]) expectIndexed(await explain(ONE_PLAN.sql, generic));
+    // What is leased stands in front of what is due, and is stepped over.
+    await lease(50);
+    const walked = reads(await explain(ONE_PLAN.sql)).filter(
+      (node) => node['Index Name'] === 'webhook_outbox_due',
+    );
+    expect(walked.map((node) => (node['Rows Removed by Filter'] ?? 0) * node['Actual Loops'])).toEqual([50]);
   }, 120_000);
+
+  it('of the rows of an event is by their ids, on a full, an empty and a just emptied table', async () => {
+    await database.query(`ALTER TABLE webhook_outbox SET (autovacuum_enabled = off)`);
+    const claims = (from: number, to: number) =>
+      database.query(
+        `INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, origin, verified_by, owed, headers)
+         SELECT 'awardee', '', 'e' || i, ('01900000-' || lpad(to_hex(i / 3), 4, '0') || '-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
+                't', 'delivery', 'x', 1, '{}' FROM generate_series($1::int, $2::int) i`,
+        [from, to],
+      );
+    // Claims of one moment, three at a time: their rows' ids begin alike.
+    const fill = () =>
+      database.query(
+        `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
+         SELECT overlay(overlay(id::text PLACING '8' FROM 15) PLACING to_hex(10 + nth) FROM 20 FOR 1)::uuid, 'handler', 'n' || nth,
+                source, tenant, event_id
+           FROM webhook_claim CROSS JOIN generate_series(1, 2) nth`,
+      );
+    const READ = `SELECT pg_stat_get_xact_numscans(oid)::int AS walks, pg_stat_get_xact_tuples_fetched(oid)::int AS fetched
+                    FROM pg_class WHERE oid = 'webhook_outbox'::regclass`;
+    const looked = () =>
+      manager.transaction(async (inside) => {
+        const [before] = (await inside.query(READ)) as [{ walks: number; fetched: number }];
+        const [{ found }] = (await inside.query(
+          `SELECT array_agg(DISTINCT found) AS found FROM (
+             SELECT cardinality(webhook_rows_of(source, tenant, event_id)) AS found FROM webhook_claim LIMIT 200) looked`,
+        )) as [{ found: number[] }];
+        const [after] = (await inside.query(READ)) as [{ walks: number; fetched: number }];
+        return { found, walks: after.walks - before.walks, fetched: after.fetched - before.fetched };
+      });
+    await claims(1, 300);
+    expect(await looked()).toMatchObject({ found: [0], walks: 0 });
+    await claims(301, 9_000);
+    await fill();
+    for (const statistics of ['stale', 'fresh']) {
+      if (statistics === 'fresh') await database.query(`ANALYZE webhook_outbox, webhook_claim`);
+      const { found, walks, fetched } = await looked();
+      expect([found, walks]).toEqual([[2], 0]);
+      expect(fetched).toBeLessThanOrEqual(200 * 6);
+    }
+    await database.query(`DELETE FROM webhook_outbox`);
+    await database.query(`VACUUM ANALYZE webhook_outbox`);
+    await fill();
+    expect(await looked()).toMatchObject({ found: [2], walks: 0 });
+    expect(
+      await database.query(`SELECT cardinality(webhook_rows_of('awardee', 'other', 'e1')) AS rows`),
+    ).toEqual([{ rows: 0 }]);
+  }, 60_000);
 
   it.each([20, 500])(
     'reads neither claims nor payloads from end to end for %i rows, though there are few of them',
@@ -650,7 +738,9 @@ async function addRows(
 }
 
 async function endLeases(): Promise<void> {
-  await database.query(`UPDATE webhook_outbox SET due_at = now() WHERE leased_by IS NOT NULL`);
+  await database.query(
+    `UPDATE webhook_outbox SET lease_until = now(), due_at = least(due_at, now()) WHERE leased_by IS NOT NULL`,
+  );
 }
 
 function rows(where = 'true'): Promise<OutboxRow[]> {

@@ -299,7 +299,7 @@ describe('case 26 the server takes no writes', () => {
       await demotedPool(to);
       await to.rounds.renew();
       const [renewed] = await to.rows();
-      expect(renewed!.due_at.getTime()).toBeGreaterThan(before!.due_at.getTime());
+      expect(renewed!.lease_until!.getTime()).toBeGreaterThan(before!.lease_until!.getTime());
       await demotedPool(to);
       await to.rounds.finish(0);
       expect(await to.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);

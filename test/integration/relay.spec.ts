@@ -385,7 +385,7 @@ describe('long work', () => {
     await inbox.deliver('d-1');
     const first = inbox.relay.tick();
     await until(() => goOn.length === 1);
-    await database.query(`UPDATE webhook_outbox SET due_at = now()`);
+    await database.query(`UPDATE webhook_outbox SET lease_until = now()`);
     const second = inbox.relay.tick();
     await until(() => goOn.length === 2);
     goOn[0]!();
@@ -597,7 +597,7 @@ describe('case 23 the database’s clock alone decides', () => {
       await inbox.deliver('live');
       // Another process holds a lease that ends in a minute.
       await database.query(
-        `UPDATE webhook_outbox SET leased_by = gen_random_uuid(), attempt = 1, due_at = now() + interval '1 minute'`,
+        `UPDATE webhook_outbox SET leased_by = gen_random_uuid(), attempt = 1, lease_until = now() + interval '1 minute'`,
       );
       expect(await inbox.relay.tick()).toMatchObject({ leased: 0 });
       // A retry is due in some seconds of the database's clock, and not before.

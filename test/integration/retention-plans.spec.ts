@@ -103,8 +103,8 @@ describe.each([
     [
       'LOCK_OLD_BODIES',
       LOCK_OLD_BODIES,
-      () => ['awardee', 30 * DAY_MS, LIMIT],
-      'webhook_claim_kept_body',
+      () => ['awardee', 30 * DAY_MS, LIMIT, '-infinity'],
+      'webhook_claim_received_at',
       20,
     ],
     ['EMPTY_BODIES', EMPTY_BODIES, oldKeys, 'webhook_claim_pkey', 60],

@@ -60,8 +60,8 @@ async function start(firstMs: number, id: string): Promise<void> {
   await other.stop();
   const [claim] = await inbox.query<{ id: string }>(`SELECT id FROM webhook_claim WHERE event_id = $1`, [id]);
   await inbox.query(
-    `INSERT INTO webhook_outbox (id, parent_id, kind, name, source, tenant, event_id, attempt, lost, alone, leased_by, due_at)
-     VALUES ($1, $2, 'handler', 'suspect/suspect', 'suspect', '', $3, 2, 1, true, $4, now() - interval '1 s')`,
+    `INSERT INTO webhook_outbox (id, parent_id, kind, name, source, tenant, event_id, attempt, lost, alone, leased_by, due_at, lease_until)
+     VALUES ($1, $2, 'handler', 'suspect/suspect', 'suspect', '', $3, 2, 1, true, $4, now() - interval '1 s', now() - interval '1 s')`,
     [randomUUID(), claim!.id, id, randomUUID()],
   );
 }

@@ -100,7 +100,7 @@ export const MUTANTS: readonly Mutant[] = [
       edit(
         'src/storage/outbox.store.ts',
         '(manager, leaseDue(limit), [',
-        "(manager, leaseDue(limit).replace('due_at <= now()', `due_at <= to_timestamp(${Date.now() / 1000})`), [",
+        "(manager, leaseDue(limit).replace('due_at <= now() AND', `due_at <= to_timestamp(${Date.now() / 1000}) AND`), [",
       ),
     ],
     spec: 'test/integration/relay.spec.ts',

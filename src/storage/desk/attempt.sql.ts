@@ -47,14 +47,14 @@ export const endedAttempts = (rows: string, outcome: string, why = 'r.reason, r.
       FROM ${rows} r ${INSTANCE('r.ran_by')}`);
 
 /**
- * The same for the lease: attempts that it found without an end, and rows that it found without attempts left. `due` has the row as it
- * was, `taken` as it is now.
+ * The same for the lease: attempts that it found without an end, and rows that it found without attempts left. `taken` has the rows as
+ * they are now, with the last attempt of each.
  */
 export const LOST_ATTEMPTS =
-  insert(`SELECT d.id, d.last_attempt, CASE WHEN d.was_lost THEN d.was_due ELSE clock_timestamp() END, d.last_begun,
-           CASE WHEN d.was_lost THEN 'lost' ELSE t.state END, t.reason, NULL, NULL, d.last_by, i.host, i.build
-      FROM due d JOIN taken t ON t.id = d.id ${INSTANCE('d.last_by')}
-     WHERE d.was_lost OR d.exhausted`);
+  insert(`SELECT t.id, t.last_attempt, CASE WHEN t.was_lost THEN t.last_until ELSE clock_timestamp() END, t.last_begun,
+           CASE WHEN t.was_lost THEN 'lost' ELSE t.state END, t.reason, NULL, NULL, t.last_by, i.host, i.build
+      FROM taken t ${INSTANCE('t.last_by')}
+     WHERE t.was_lost OR t.exhausted`);
 
 /**
  * A part of a statement: keeps the successes of rows that are about to run once more. `before` has the rows, locked, as they were;

@@ -35,7 +35,7 @@ export class ErasureStore {
     return query(
       manager,
       `SELECT id, kind, name, state, attempt FROM webhook_outbox
-        WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL
+        WHERE id = ANY (webhook_rows_of($1, $2, $3))
         ORDER BY id FOR UPDATE`,
       [key.source, key.tenant, key.eventId],
     );

@@ -43,12 +43,12 @@ export const DETAIL = `
 
 const ROW = `
   o.id, o.parent_id AS "parentId", o.kind, o.name, o.key, o.state, o.attempt, o.attempt_base AS "attemptBase", o.lost,
-  o.created_at AS "createdAt", o.due_at AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error, o.place`;
+  o.created_at AS "createdAt", CASE WHEN o.leased_by IS NULL THEN o.due_at ELSE o.lease_until END AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error, o.place`;
 
 export const EVENT_ROWS = `
   SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"
     FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
-   WHERE o.source = $1 AND o.tenant = $2 AND o.event_id = $3 AND o.event_id IS NOT NULL
+   WHERE o.id = ANY (webhook_rows_of($1, $2, $3))
    ORDER BY o.created_at, o.id LIMIT 500`;
 
 export const CONFLICTS = `

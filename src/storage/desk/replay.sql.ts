@@ -37,7 +37,7 @@ export const GENERATION = `
 
 export const ROWS_OF_EVENT = `
   SELECT id, parent_id, kind, name, key, state, attempt, generation, rerun, leased_by IS NOT NULL AS leased FROM webhook_outbox
-   WHERE source = $1 AND tenant = $2 AND event_id = $3 AND event_id IS NOT NULL
+   WHERE id = ANY (webhook_rows_of($1, $2, $3))
    ORDER BY created_at, id`;
 
 /** Events of a selection, oldest first, from after a cursor; those that a replay has taken are left out. */

@@ -58,15 +58,25 @@ export class RetentionStore {
     return thoseGoing(manager, locked, ageMs, DELETE_CLAIMS);
   }
 
-  /** Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago. `looked` is how many were locked. */
+  /**
+   * Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago, from `cursor` on. `looked` is how many
+   * were locked, and `last` where they end.
+   */
   async emptyBodies(
     manager: EntityManager,
     source: string,
     ageMs: number,
     limit: number,
-  ): Promise<{ count: number; looked: number }> {
-    const locked = await query<Key[]>(manager, LOCK_OLD_BODIES, [source, ageMs, limit]);
-    return thoseGoing(manager, locked, ageMs, EMPTY_BODIES);
+    cursor = '-infinity',
+  ): Promise<{ count: number; looked: number; last: string }> {
+    const locked = await query<(Key & { at: string })[]>(manager, LOCK_OLD_BODIES, [
+      source,
+      ageMs,
+      limit,
+      cursor,
+    ]);
+    const emptied = await thoseGoing(manager, locked, ageMs, EMPTY_BODIES);
+    return { ...emptied, last: locked.at(-1)?.at ?? cursor };
   }
 
   /** Empties payloads and results of a source's effects; looks at `limit` payloads from after `cursor`, of whatever source. */

@@ -215,8 +215,7 @@ function rowTests(tests: readonly Test[], p: Parameters): string[] {
 /** OFFSET 0: looked up for each claim, and never joined with the whole table. */
 function someRow(tests: readonly Test[], p: Parameters): string {
   const where = conditionsOf({ tests }, ROW_COLUMNS, { time: '', source: '' }, p).join(' AND ');
-  return `EXISTS (SELECT FROM webhook_outbox o WHERE o.source = w.source AND o.tenant = w.tenant AND o.event_id = w.event_id
-                     AND o.event_id IS NOT NULL AND ${where} OFFSET 0)`;
+  return `EXISTS (SELECT FROM webhook_outbox o WHERE o.id = ANY (webhook_rows_of(w.source, w.tenant, w.event_id)) AND ${where} OFFSET 0)`;
 }
 
 const RARE = ['dead', 'parked', 'pending'] as const;

@@ -107,16 +107,17 @@ const TAKE = `
   ), held AS MATERIALIZED (
     SELECT o.id FROM dead CROSS JOIN LATERAL unnest(dead.names) AS n(name)
      CROSS JOIN LATERAL (
-       SELECT id FROM webhook_outbox WHERE ${DUE} AND name = n.name AND due_at > now() AND leased_by = dead.id) o
+       SELECT id FROM webhook_outbox WHERE ${DUE} AND name = n.name AND lease_until > now() AND leased_by = dead.id) o
     UNION ALL
     SELECT o.id FROM dead CROSS JOIN LATERAL (
-       SELECT id FROM webhook_outbox WHERE ${LANE} AND due_at > now() AND leased_by = dead.id) o
+       SELECT id FROM webhook_outbox WHERE ${LANE} AND lease_until > now() AND leased_by = dead.id) o
   ), free AS MATERIALIZED (
     SELECT o.id FROM webhook_outbox o JOIN held ON held.id = o.id
      WHERE o.state = 'pending' AND o.leased_by = $1
      ORDER BY o.id FOR UPDATE OF o SKIP LOCKED
   ), taken AS (
-    UPDATE webhook_outbox o SET due_at = clock_timestamp() FROM free WHERE o.id = free.id RETURNING o.id
+    UPDATE webhook_outbox o SET lease_until = clock_timestamp(), due_at = least(o.due_at, clock_timestamp())
+      FROM free WHERE o.id = free.id RETURNING o.id
   ), forgotten AS (
     UPDATE webhook_relay r SET lock_key = NULL FROM dead WHERE r.id = dead.id AND NOT EXISTS (SELECT FROM held)
     RETURNING r.id

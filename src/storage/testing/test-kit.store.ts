@@ -38,8 +38,9 @@ export class TestKitStore {
   async makeDue(manager: EntityManager, owner: string): Promise<number> {
     const rows: unknown[] = await query(
       manager,
-      `UPDATE webhook_outbox SET due_at = clock_timestamp()
-        WHERE state = 'pending' AND due_at > clock_timestamp() AND leased_by IS DISTINCT FROM $1 RETURNING id`,
+      `UPDATE webhook_outbox SET due_at = least(due_at, clock_timestamp()), lease_until = least(lease_until, clock_timestamp())
+        WHERE state = 'pending' AND leased_by IS DISTINCT FROM $1
+          AND (due_at > clock_timestamp() OR leased_by IS NOT NULL AND lease_until > clock_timestamp()) RETURNING id`,
       [owner],
     );
     return rows.length;

@@ -75,7 +75,7 @@ const TOTALS = `
          (SELECT count(*)::int FROM chaos_run CROSS JOIN (
             SELECT received_at AS at FROM webhook_claim
              UNION ALL SELECT unnest(ARRAY[created_at, first_leased_at, begun_at, settled_at]) FROM webhook_outbox
-             UNION ALL SELECT due_at - interval '1 minute' FROM webhook_outbox) times
+             UNION ALL SELECT unnest(ARRAY[due_at, lease_until]) - interval '1 minute' FROM webhook_outbox) times
            WHERE at NOT BETWEEN began - interval '1 minute' AND clock_timestamp()) AS "foreignTimes",
          (SELECT count(*)::int FROM chaos_record r
            WHERE NOT EXISTS (SELECT FROM webhook_claim c WHERE c.source = r.source AND c.event_id = r.event_id)) AS strays

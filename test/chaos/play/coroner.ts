@@ -5,7 +5,7 @@ import type { Kill, Overdue } from './log.js';
 const LOOK = `
   SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "diedAt",
          (SELECT count(*)::int FROM webhook_outbox
-           WHERE state = 'pending' AND leased_by = $1 AND due_at > now()) AS leased,
+           WHERE state = 'pending' AND leased_by = $1 AND lease_until > now()) AS leased,
          (SELECT count(*)::int FROM webhook_outbox
            WHERE state = 'pending' AND leased_by = $1 AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
          (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -39,7 +39,7 @@ export async function cut(client: Client, owner: string): Promise<boolean> {
 const AT_WORK = `
   SELECT (SELECT count(*)::int FROM webhook_outbox
            WHERE state = 'pending' AND leased_by IS NOT NULL
-             AND due_at > clock_timestamp() - $1 * interval '1 ms') AS leased,
+             AND lease_until > clock_timestamp() - $1 * interval '1 ms') AS leased,
          ARRAY(SELECT id::text FROM webhook_outbox
                 WHERE state = 'pending' AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
          (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -72,8 +72,8 @@ export async function claimed(client: Client): Promise<string[]> {
 /** Leases that ended more than `ms` milliseconds ago, and that nobody has taken. */
 export async function overdue(client: Client, ms: number): Promise<Omit<Overdue, 'upMs'>[]> {
   const { rows } = await client.query<Omit<Overdue, 'upMs'>>(
-    `SELECT id, attempt, (extract(epoch FROM clock_timestamp() - due_at) * 1000)::int AS ms FROM webhook_outbox
-      WHERE state = 'pending' AND leased_by IS NOT NULL AND due_at < clock_timestamp() - $1 * interval '1 ms'`,
+    `SELECT id, attempt, (extract(epoch FROM clock_timestamp() - lease_until) * 1000)::int AS ms FROM webhook_outbox
+      WHERE state = 'pending' AND leased_by IS NOT NULL AND lease_until < clock_timestamp() - $1 * interval '1 ms'`,
     [ms],
   );
   return rows;

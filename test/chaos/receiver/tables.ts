@@ -25,13 +25,13 @@ export const CHAOS_TABLES = `
   CREATE OR REPLACE FUNCTION chaos_note_early() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN INSERT INTO chaos_early VALUES (OLD.id); RETURN NULL; END $$;
   CREATE OR REPLACE TRIGGER chaos_early AFTER UPDATE ON webhook_outbox FOR EACH ROW
-    WHEN (OLD.due_at > clock_timestamp() AND NEW.attempt + NEW.lost > OLD.attempt + OLD.lost
+    WHEN (CASE WHEN OLD.leased_by IS NULL THEN OLD.due_at ELSE OLD.lease_until END > clock_timestamp() AND NEW.attempt + NEW.lost > OLD.attempt + OLD.lost
           AND (OLD.leased_by IS NOT NULL OR OLD.kind = 'effect' OR OLD.source NOT IN ('patient', 'routed')))
     EXECUTE FUNCTION chaos_note_early();
   -- Leases that another process has ended (a takeover), those whose holder was lost, and attempts.
   CREATE TABLE IF NOT EXISTS chaos_lease (id uuid NOT NULL, what text NOT NULL, owner uuid, at timestamptz NOT NULL);
   CREATE OR REPLACE FUNCTION chaos_note_lease() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF NEW.leased_by = OLD.leased_by AND NEW.due_at < OLD.due_at AND NEW.attempt = OLD.attempt THEN
+    IF NEW.leased_by = OLD.leased_by AND NEW.lease_until < OLD.lease_until AND NEW.attempt = OLD.attempt THEN
       INSERT INTO chaos_lease VALUES (NEW.id, 'taken', OLD.leased_by, clock_timestamp());
     END IF;
     IF NEW.lost > OLD.lost THEN INSERT INTO chaos_lease VALUES (NEW.id, 'lost', OLD.leased_by, clock_timestamp()); END IF;

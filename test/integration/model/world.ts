@@ -106,7 +106,7 @@ export class World {
     );
     return this.database.query<SeenRow>(
       `SELECT id, event_id AS event, replace(name, 'awardee/', '') AS unit, state, reason, attempt, lost, generation,
-              leased_by IS NOT NULL AS leased, due_at <= now() AS due
+              leased_by IS NOT NULL AS leased, CASE WHEN leased_by IS NULL THEN due_at ELSE lease_until END <= now() AS due
          FROM webhook_outbox ORDER BY created_at, id`,
     );
   }

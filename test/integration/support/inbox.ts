@@ -65,6 +65,7 @@ export interface OutboxRow {
   readonly reason: string | null;
   readonly error: string | null;
   readonly due_at: Date;
+  readonly lease_until: Date | null;
   readonly created_at: Date;
   readonly settled_at: Date | null;
 }
