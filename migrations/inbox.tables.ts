@@ -145,7 +145,9 @@ export const INBOX_TABLES = [
   // and tells ids alone.
   func(
     'webhook_rows_of',
-    (schema) => `(of_source text, of_tenant text, of_event_id text) RETURNS uuid[] LANGUAGE plpgsql STABLE PARALLEL SAFE COST 1000
+    (
+      schema,
+    ) => `(of_source text, of_tenant text, of_event_id text) RETURNS uuid[] LANGUAGE plpgsql STABLE PARALLEL SAFE COST 1000
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
     SET plan_cache_mode = force_generic_plan SET jit = off AS $$
   DECLARE

@@ -109,7 +109,10 @@ describe('case 14 a process is killed with 20 rows in hand', () => {
       expect(await inbox.rows(`leased_by IS NOT NULL AND lease_until > now()`)).toHaveLength(ROWS);
       process.kill(killed.pid, 'SIGKILL');
       expect(await killed.ended).toBe('SIGKILL');
-      await until(async () => (await inbox.rows(`leased_by IS NOT NULL AND lease_until > now()`)).length === 0, 60_000);
+      await until(
+        async () => (await inbox.rows(`leased_by IS NOT NULL AND lease_until > now()`)).length === 0,
+        60_000,
+      );
       const other = await relay({ POLL: '1h' });
       await until(async () => (await inbox.rows(`state = 'done'`)).length === ROWS, 60_000);
       expect(await inbox.rows('lost = 1 AND attempt = 2')).toHaveLength(ROWS);

@@ -308,7 +308,9 @@ describe.each(ADAPTERS)('retries: "provider" over HTTP on %s', (adapter) => {
     it('is replaced by our relay where no redelivery comes, and a person is told', async () => {
       alerts.length = 0;
       expect(await deliver(grant('nobody-came', { failures: 1 }))).toBe(FAILED);
-      await receiver.query(`UPDATE webhook_outbox SET due_at = now(), lease_until = now() WHERE event_id = 'nobody-came'`);
+      await receiver.query(
+        `UPDATE webhook_outbox SET due_at = now(), lease_until = now() WHERE event_id = 'nobody-came'`,
+      );
       await receiver.drain();
       expect(await receiver.event('nobody-came')).toMatchObject({ state: 'processed' });
       expect(alerts).toMatchObject([{ kind: 'not-redelivered', event: { eventId: 'nobody-came' } }]);

@@ -393,7 +393,9 @@ describe.each(ADAPTERS)('@UseWebhook over HTTP on %s', (adapter) => {
     it('is dead when the provider’s window is over, since only a delivery can run it', async () => {
       alerts.length = 0;
       expect(await deliver(request('alone', { failures: 9 }))).toBe(FAILED);
-      await receiver.query(`UPDATE webhook_outbox SET due_at = now(), lease_until = now() WHERE event_id = 'alone'`);
+      await receiver.query(
+        `UPDATE webhook_outbox SET due_at = now(), lease_until = now() WHERE event_id = 'alone'`,
+      );
       await receiver.drain();
       expect(await receiver.rows('alone')).toMatchObject([{ state: 'dead', reason: 'not-redelivered' }]);
       expect(alerts).toMatchObject([{ kind: 'dead-letter', reason: 'not-redelivered' }]);

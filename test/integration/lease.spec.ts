@@ -547,12 +547,12 @@ describe('the plan of the lease', () => {
                     FROM pg_class WHERE oid = 'webhook_outbox'::regclass`;
     const looked = () =>
       manager.transaction(async (inside) => {
-        const [before] = (await inside.query(READ)) as [{ walks: number; fetched: number }];
-        const [{ found }] = (await inside.query(
+        const [before] = await inside.query<[{ walks: number; fetched: number }]>(READ);
+        const [{ found }] = await inside.query<[{ found: number[] }]>(
           `SELECT array_agg(DISTINCT found) AS found FROM (
              SELECT cardinality(webhook_rows_of(source, tenant, event_id)) AS found FROM webhook_claim LIMIT 200) looked`,
-        )) as [{ found: number[] }];
-        const [after] = (await inside.query(READ)) as [{ walks: number; fetched: number }];
+        );
+        const [after] = await inside.query<[{ walks: number; fetched: number }]>(READ);
         return { found, walks: after.walks - before.walks, fetched: after.fetched - before.fetched };
       });
     await claims(1, 300);

@@ -96,7 +96,10 @@ export const expire = (index?: number) =>
     async (model, world) => {
       const leased = leasedRows(model);
       for (const row of index === undefined ? leased : [of(leased, index)]) {
-        await world.database.query(`UPDATE webhook_outbox SET lease_until = now(), due_at = least(due_at, now()) WHERE id = $1`, [row.id]);
+        await world.database.query(
+          `UPDATE webhook_outbox SET lease_until = now(), due_at = least(due_at, now()) WHERE id = $1`,
+          [row.id],
+        );
         row.expired = true;
       }
     },
