@@ -148,6 +148,7 @@ describe.each([
       expect(await store.emptyBodies(manager, 'awardee', 30 * DAY_MS, LIMIT)).toEqual({
         count: due,
         looked: due,
+        last: expect.any(String),
       });
       expect(await store.deleteClaims(manager, 'awardee', 30 * DAY_MS, LIMIT)).toEqual({
         count: due,
