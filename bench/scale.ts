@@ -113,7 +113,7 @@ async function fill(databaseUrl: string, count: number): Promise<void> {
   for (let at = 0; at < count; at += STEP) {
     await client.query(
       `WITH event AS (
-         SELECT md5(g::text) AS event_id, md5('c' || g)::uuid AS id, md5('o' || g)::uuid AS row_id,
+         SELECT md5(g::text) AS event_id, md5('c' || g)::uuid AS id, (overlay(left(md5('c' || g), 16) PLACING '8' FROM 13) || right(md5('o' || g), 16))::uuid AS row_id,
                 now() - (g % 2592000) * interval '1 s' AS at
            FROM generate_series($1::int, $2::int) g
        ), claim AS (

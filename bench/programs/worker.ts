@@ -140,8 +140,8 @@ async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: nu
     );
     await transaction.query(
       `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
-       SELECT ${uuid(`h${nth}`)}, 'handler', '${source}/write', '${source}', '', 'd${nth}-' || g FROM generate_series(1, $1) g`,
-      [jobs],
+       SELECT (left(id::text, 18) || right(md5(id::text)::uuid::text, 18))::uuid, 'handler', '${source}/write', source, tenant, event_id
+         FROM webhook_claim WHERE source = '${source}' AND event_id LIKE 'd${nth}-%'`,
     );
   });
 }

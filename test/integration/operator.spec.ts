@@ -253,7 +253,8 @@ describe('the operator', () => {
                'grant.found', 'delivery', 'abcdef', '{}' FROM generate_series(1, 4) i`);
       await database.query(`
         INSERT INTO webhook_outbox (id, kind, name, state, settled_at, attempt, source, tenant, event_id, reason, error)
-        SELECT gen_random_uuid(), r.kind, r.name, r.state, CASE WHEN r.state <> 'parked' THEN now() END, r.attempt, 'awardee',
+        SELECT ('01900000-0000-8000-8000-' || r.i || CASE r.kind WHEN 'effect' THEN 'e' ELSE 'a' END || '0000000000')::uuid,
+               r.kind, r.name, r.state, CASE WHEN r.state <> 'parked' THEN now() END, r.attempt, 'awardee',
                CASE r.i WHEN 4 THEN 'acme' ELSE '' END, 'find-' || r.i, r.reason, r.error
           FROM (VALUES (1, 'handler', 'awardee/DeskHandlers.grant', 'done', 1, NULL, NULL),
                        (1, 'effect', 'mail', 'dead', 5, 'permanent-error', 'Mailbox "ann, bob" is full'),
