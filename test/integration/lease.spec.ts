@@ -7,6 +7,7 @@ import { DecisionStore } from '../../src/storage/desk/decision.store.js';
 import { ErasureStore } from '../../src/storage/desk/erasure.store.js';
 import { ReplayStore } from '../../src/storage/desk/replay.store.js';
 import { ONE_PLAN } from '../../src/storage/postgres/one-message.js';
+import { TakeoverStore } from '../../src/storage/postgres/takeover.store.js';
 import { OutboxStore, type RunnableName } from '../../src/storage/outbox.store.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -230,6 +231,40 @@ describe('the lane of rows with a lost attempt', () => {
     expect(await leaseAlone()).toMatchObject({ leased: [{ id: third.id }] });
     expect(await leaseAlone()).toMatchObject({ leased: [{ id: poison.id, wasLost: true }] });
     expect(await leaseAlone()).toMatchObject({ leased: [{ id: late.id }] });
+  });
+
+  it('is not run twice: a renewed lease outlives the place in the line', async () => {
+    await lease(1);
+    await endLeases();
+    const [row] = await lease(1);
+    await store.renew(manager, [row!], 60_000);
+    await database.query(`UPDATE webhook_outbox SET due_at = now()`);
+    expect(await leaseAlone()).toMatchObject({ leased: [], exhausted: [] });
+  });
+
+  it('and the rows beside it go on at once when the instance that holds them is gone', async () => {
+    await addRows(1);
+    const owner = randomUUID();
+    await lease(1, { owner });
+    await endLeases();
+    const [alone] = await lease(1, { owner });
+    const [beside] = await lease(1, { owner });
+    expect(beside).toMatchObject({ alone: false });
+    await store.renew(manager, [alone!, beside!], 60_000);
+    await database.query(
+      `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, lock_key)
+       VALUES ($1, 'gone', 1, 'v22', true, true, 0, $2, 385668)`,
+      [owner, [NAME]],
+    );
+    const session = {
+      query: <T>(sql: string, values?: readonly unknown[]) => manager.query<T[]>(sql, [...(values ?? [])]),
+    };
+    const takeovers = new TakeoverStore(database.dataSource);
+    expect(await takeovers.take(session, { owner, key: '385668' })).toBe(2);
+    expect(await takeovers.take(session, { owner, key: '385668' })).toBe(0);
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: alone!.id, wasLost: true }] });
+    expect(await store.lease(manager, randomUUID(), 30_000, [name()], 10)).toMatchObject({ moved: 1 });
+    expect(await leaseAlone()).toMatchObject({ leased: [{ id: beside!.id }] });
   });
 
   it('is left with the first end that is recorded, and the loss among others is forgiven', async () => {

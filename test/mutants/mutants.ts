@@ -22,6 +22,54 @@ const DISPATCH_FIRST = `await this.dispatcher
 
 export const MUTANTS: readonly Mutant[] = [
   {
+    name: 'a lease is taken from the process that holds it',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        'AND due_at <= now() AND ${FREE}\n            ORDER BY',
+        'AND due_at <= now()\n            ORDER BY',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'is held by one process only',
+  },
+  {
+    name: 'a lease in the lane is taken though it was renewed',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        'AND o.alone AND o.due_at <= now() AND (o.leased_by IS NULL OR o.lease_until <= now())',
+        'AND o.alone AND o.due_at <= now()',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'is not run twice: a renewed lease outlives the place in the line',
+  },
+  {
+    name: 'a takeover leaves rows of the lane to the end of their lease',
+    edits: [
+      edit(
+        'src/storage/postgres/takeover.store.ts',
+        'SET lease_until = clock_timestamp(), due_at = least(o.due_at, clock_timestamp())',
+        'SET lease_until = clock_timestamp()',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'and the rows beside it go on at once when the instance that holds them is gone',
+  },
+  {
+    name: 'rows of another event of the same moment are taken for the event’s own',
+    edits: [
+      edit(
+        'migrations/inbox.tables.ts',
+        '\n         AND source = of_source AND tenant = of_tenant AND event_id = of_event_id);',
+        ');',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'of the rows of an event is by their ids',
+  },
+  {
     name: 'no SKIP LOCKED in the lease',
     edits: [
       edit(
