@@ -35,6 +35,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
   const least = await add('programs/worker.ts', 'drain_least');
   const behindLease = await add('programs/worker.ts', 'drain_behind_lease');
   const graphile = await add('peers/graphile.ts', 'drain_graphile');
+  const graphileHandlers = await add('peers/graphile.ts', 'drain_graphile_handlers');
   const boss = await add('peers/pg-boss.ts', 'drain_boss');
   const few = Math.ceil(jobs / 4);
   try {
@@ -46,6 +47,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
         worker('effects, pg-boss', boss, { work: 'effects', jobs }),
         worker('handlers, ours', single, { work: 'handlers', jobs: few }),
         worker('handlers, ours beside 200 others', large, { work: 'handlers', jobs: few }),
+        worker('handlers, graphile-worker', graphileHandlers, { work: 'handlers', jobs: few }),
         worker("handlers, the articles' loop", articles, { work: 'articles', jobs: few }),
         worker('handlers, two messages and no more', least, { work: 'messages', jobs: few }),
         worker('handlers, two messages behind a lease', behindLease, { work: 'leased', jobs: few }),

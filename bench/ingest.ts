@@ -53,6 +53,7 @@ export async function ingest(server: Server, settings: Settings): Promise<Measur
       await add(`${kind}, ${adapter}`, 'programs/receiver.ts', { kind, adapter }, '/webhooks/bench', 'hmac');
     }
   }
+  await add('written by hand', 'peers/by-hand.ts', {}, '/webhooks/bench', 'hmac');
   for (const adapter of ['express', 'fastify'] as const) {
     const piped = { kind: 'ours', adapter, direct: false };
     await add(

@@ -1,6 +1,7 @@
 // graphile-worker at its best documented settings: 24 at once, a local queue of 500.
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import pg from 'pg';
+import { WRITE } from '../support/business-write.js';
 import type { DrainOrder, DrainResult, LatencyOrder } from '../programs/worker.js';
 import { serve } from '../support/program.js';
 
@@ -13,6 +14,10 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 10 });
   pool.on('error', () => undefined);
   pool.on('connect', (client) => client.on('error', () => undefined));
+  // As many as our relay's places.
+  const writers = new pg.Pool({ connectionString: databaseUrl, max: 7 });
+  writers.on('error', () => undefined);
+  let fills = 0;
   const utils = await makeWorkerUtils({ pgPool: pool, logger: QUIET });
   await utils.migrate();
   let count = 0;
@@ -30,18 +35,33 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
             if (count === 0) firstAt = performance.now();
             count += 1;
           },
+          // What its users write: BEGIN, the write, COMMIT. Not atomic with the end of the job, so a crash runs it again.
+          write: async (payload) => {
+            if (count === 0) firstAt = performance.now();
+            const client = await writers.connect();
+            try {
+              await client.query('BEGIN');
+              await client.query(WRITE, [['graphile'], [(payload as { id: string }).id], ['invoice.paid']]);
+              await client.query('COMMIT');
+            } finally {
+              client.release();
+            }
+            count += 1;
+          },
           start: async (payload) => {
             starts.set((payload as { id: string }).id, now());
           },
         },
       })
     : undefined;
-  const drain = async (jobs: number): Promise<Pick<DrainResult, 'seconds' | 'jobs'>> => {
+  const drain = async ({ work, jobs }: DrainOrder): Promise<Pick<DrainResult, 'seconds' | 'jobs'>> => {
     count = 0;
+    fills += 1;
     await pool.query(
-      `SELECT graphile_worker.add_jobs(array_agg(json_populate_record(null::graphile_worker.job_spec, '{"identifier":"nothing","payload":{"n":1}}')))
-         FROM generate_series(1, $1::int)`,
-      [jobs],
+      `SELECT graphile_worker.add_jobs(array_agg(json_populate_record(null::graphile_worker.job_spec,
+                json_build_object('identifier', $2::text, 'payload', json_build_object('id', $3 || '-' || n)))))
+         FROM generate_series(1, $1::int) n`,
+      [jobs, work === 'handlers' ? 'write' : 'nothing', `g${fills}`],
     );
     while (count < jobs) await pause(2);
     for (;;) {
@@ -70,11 +90,12 @@ await serve(async ({ databaseUrl, relay = true }: { databaseUrl: string; relay?:
     ready: {},
     run: async (order) => {
       const given = order as DrainOrder | LatencyOrder;
-      if ('jobs' in given) return drain(given.jobs);
+      if ('jobs' in given) return drain(given);
       return given.work === 'send' ? send(given) : started(given);
     },
     stop: async () => {
       await runner?.stop();
+      await writers.end();
       await pool.end();
     },
   };

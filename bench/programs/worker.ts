@@ -19,6 +19,7 @@ import {
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { pgClient } from '../../src/storage/postgres/connection.js';
 import { inOneMessage, prepared, queryBehind } from '../../src/storage/postgres/one-message.js';
+import { WRITE } from '../support/business-write.js';
 import { serve } from '../support/program.js';
 import { eventBody, SECRET, signature } from '../support/signed.js';
 
@@ -104,9 +105,6 @@ function othersOf(count: number): Type {
   return Others;
 }
 
-/** The business write of every contender. */
-const WRITE = `INSERT INTO business_record (source, event_id, kind) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
-  ON CONFLICT DO NOTHING`;
 const written = (rows: readonly (readonly string[])[]) =>
   [0, 1, 2].map((column) => rows.map((row) => row[column]));
 

@@ -29,6 +29,7 @@ export function goals(results: Results): Goal[] {
     });
     return all[0] === undefined || all[1] === undefined ? undefined : all[1] / all[0];
   };
+  const inverse = (value: number | undefined) => (value === undefined ? undefined : 1 / value);
   const rate = (text: string, goal: number, bench: string, ours: string, other: string): Goal => ({
     text,
     bound: 'at least',
@@ -53,6 +54,43 @@ export function goals(results: Results): Goal[] {
       'ours, fastify',
       'articles, fastify',
     ),
+    ...(['express', 'fastify'] as const).flatMap((adapter): Goal[] => [
+      rate(
+        `durable ack, ${adapter}: ours / written by hand`,
+        0.85,
+        'ingest',
+        `ours, ${adapter}`,
+        'written by hand',
+      ),
+      {
+        text: `p99 of the ack at 64 connections, ${adapter}: ours / written by hand`,
+        bound: 'at most',
+        goal: 1.3,
+        value: ratio('ingest', `ours, ${adapter}`, 'written by hand', 'p99'),
+        unit: '×',
+      },
+      {
+        text: `CPU of the ack, ${adapter}: ours / written by hand`,
+        bound: 'at most',
+        goal: 1.25,
+        value: inverse(cpu('ingest', `ours, ${adapter}`, 'written by hand')),
+        unit: '×',
+      },
+    ]),
+    rate(
+      'ack through the pipeline, Express: ours / bare, no database',
+      0.9,
+      'ingest',
+      'ours through the pipeline, express',
+      'bare, express',
+    ),
+    rate(
+      'ack through the pipeline, Fastify: ours / bare, no database',
+      0.4,
+      'ingest',
+      'ours through the pipeline, fastify',
+      'bare, fastify',
+    ),
     rate('durable ack, Express: ours / bare, no database', 1.2, 'ingest', 'ours, express', 'bare, express'),
     rate('durable ack, Fastify: ours / bare, no database', 0.85, 'ingest', 'ours, fastify', 'bare, fastify'),
     ...(['express', 'fastify'] as const).map((adapter): Goal => ({
@@ -75,6 +113,27 @@ export function goals(results: Results): Goal[] {
       'drain',
       'handlers, ours',
       "handlers, the articles' loop",
+    ),
+    rate(
+      'transactional handlers: ours / graphile-worker',
+      1.15,
+      'drain',
+      'handlers, ours',
+      'handlers, graphile-worker',
+    ),
+    rate(
+      'transactional handlers: ours / two messages behind a lease',
+      0.8,
+      'drain',
+      'handlers, ours',
+      'handlers, two messages behind a lease',
+    ),
+    rate(
+      "transactional handlers: batches of 100 / graphile-worker's",
+      4,
+      'drain',
+      'handlers, ours in batches of 100',
+      'handlers, graphile-worker',
     ),
     rate(
       'transactional handlers: batches of 100 / unbatched',
