@@ -267,7 +267,7 @@ describe('what a person does', () => {
     const sink = await FakeSink.start();
     try {
       await receive('onward', 'grant.made');
-      const url = `${sink.origin}/hook?token=canary`;
+      const url = `${sink.origin}/services/canary?token=canary`;
       await expect(operator.forward([key('onward')], url, {}, ann)).rejects.toThrow(/https/);
       const allow = { http: true, privateAddresses: ['127.0.0.0/8'] };
       expect(await operator.forward([key('onward'), key('nobody')], url, allow, ann)).toMatchObject({
@@ -278,7 +278,7 @@ describe('what a person does', () => {
       const [done, refused] = (await inspector.audit()).audit;
       expect(done).toMatchObject({
         action: 'forward',
-        detail: { to: `${sink.origin}/hook` },
+        detail: { to: sink.origin },
         outcome: { forwarded: 1, refused: 1 },
       });
       expect(refused).toMatchObject({ action: 'forward', outcome: { failed: expect.any(String) } });

@@ -229,9 +229,7 @@ function targetOf(selection: ReplaySelection): string {
   return `events with ${JSON.stringify(selection)}`;
 }
 
-/** Query and credentials of a URL are often secrets of its owner's. */
+/** Credentials, path and query of a URL are often secrets: a chat's incoming webhook has its own in the path. */
 function withoutSecrets(url: string | URL): string {
-  if (!URL.canParse(String(url))) return '';
-  const { origin, pathname } = new URL(url);
-  return `${origin}${pathname}`;
+  return URL.canParse(String(url)) ? new URL(url).origin : '';
 }
