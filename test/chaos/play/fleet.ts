@@ -73,6 +73,11 @@ export class Fleet {
     return Math.max(0, ...this.up.map(({ readyAt }) => performance.now() - readyAt));
   }
 
+  /** All of them are up, and know each other's locks. */
+  get seeEachOther(): boolean {
+    return this.receivers.every(({ isSeen }) => isSeen);
+  }
+
   async allUp(): Promise<void> {
     const end = performance.now() + START_MS;
     while (this.up.length < this.receivers.length) {

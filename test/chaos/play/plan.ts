@@ -20,6 +20,8 @@ export interface PlannedKill {
   readonly pauseMs: number;
   /** Another one loses its LISTEN connection meanwhile, and lives on. */
   readonly cutsAnother: boolean;
+  /** No other kill is near, so that it shows how soon the others take over. */
+  readonly isAlone: boolean;
   /** Where it dies; undefined: wherever it is. */
   readonly at?: { readonly point: Point; readonly when: When; readonly nth: number };
 }
@@ -36,6 +38,8 @@ const RESOURCES = 20;
 const AT_POINTS = 75;
 /** Of a hundred kills, so many meet a moment in which another process has lost its lock. */
 const CUTS = 30;
+/** Of so many kills, one has no other near. */
+const ALONE_EACH = 10;
 /** Passed only by a receiver that is told to end. */
 const NEVER_PASSED: readonly Point[] = ['release'];
 
@@ -51,7 +55,8 @@ export function planOf(seed: number, kills: number, events: number): Plan {
       copies: random.percent(20) ? random.int(2, 4) : 1,
       again: random.percent(15),
     })),
-    kills: Array.from({ length: kills }, () => ({
+    kills: Array.from({ length: kills }, (_, n) => ({
+      isAlone: n % ALONE_EACH === ALONE_EACH - 1,
       victim: random.int(0, 5),
       pauseMs: random.int(50, 600),
       cutsAnother: random.percent(CUTS),

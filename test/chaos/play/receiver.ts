@@ -7,6 +7,8 @@ import { createInterface } from 'node:readline';
 import type { Ambush, FromReceiver, Memory } from '../receiver/main.js';
 import type { Version } from './rolling.js';
 
+const SEEN_MS = 1_500;
+
 /** A receiver on a port of its own, started again whenever it has ended. */
 export class ChaosReceiver {
   /** Of the process that is up; undefined while none is. */
@@ -27,6 +29,11 @@ export class ChaosReceiver {
 
   get origin(): string {
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** It has a lock of its own by now, and has looked at those of the others. */
+  get isSeen(): boolean {
+    return this.owner !== undefined && performance.now() - this.readyAt > SEEN_MS;
   }
 
   start(): void {

@@ -14,8 +14,8 @@ import { ChaosSink } from './sink.js';
 /** At least so many are up before one is killed, so that its leases are somebody's to take. */
 const UP = 2;
 const AMBUSH_MS = 4_000;
-/** A process that is ready has a lock of its own and has looked at the others' by then. */
-const SEEN_MS = 1_500;
+/** By then the others have taken over. */
+const TAKEN_MS = 3_000;
 const START_MS = 120_000;
 
 export interface StageSetup extends Omit<FleetSetup, 'sinkUrl' | 'databaseUrl'> {
@@ -83,12 +83,13 @@ export class Stage {
   }
 
   private async kill(
-    { victim, pauseMs, at, cutsAnother }: PlannedKill,
+    { victim, pauseMs, at, cutsAnother, isAlone }: PlannedKill,
     fleet: Fleet,
     flow: Flow,
   ): Promise<void> {
     await flow.ready();
     await waitUntil(() => fleet.up.length >= UP, START_MS, 'the receivers did not come back');
+    if (isAlone) await waitUntil(() => fleet.seeEachOther, START_MS, 'the receivers did not stay up');
     flow.hunting = true;
     await sleep(pauseMs);
     const receiver = fleet.up[victim % fleet.up.length]!;
@@ -97,9 +98,10 @@ export class Stage {
     if (receiver.owner !== owner) throw new Error(`${name} ended by itself; see its log`);
     if (!reached) receiver.freeze();
     // A third one has seen all of them, and takes over at once.
-    const another = fleet.up.length > UP ? fleet.up.find((one) => one !== receiver)?.owner : undefined;
+    const another =
+      fleet.up.length > UP && !isAlone ? fleet.up.find((one) => one !== receiver)?.owner : undefined;
     const wasCut = cutsAnother && another !== undefined && (await cut(this.client, another));
-    const watchers = fleet.up.filter((one) => one !== receiver && performance.now() - one.readyAt > SEEN_MS);
+    const watchers = fleet.up.filter((one) => one !== receiver && one.isSeen && receiver.isSeen);
     const seen = await lookAt(this.client, { owner: owner!, name });
     const point = at && `${at.point} ${at.when}`;
     this.kills.write({
@@ -112,6 +114,7 @@ export class Stage {
     });
     await receiver.kill();
     flow.hunting = false;
+    if (isAlone) await sleep(TAKEN_MS);
     this.killed += 1;
     if (this.killed % 50 === 0) this.setup.say(`${this.killed} of ${this.plan.kills.length} killed`);
   }
