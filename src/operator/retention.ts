@@ -11,7 +11,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { inTransaction } from '../storage/postgres/connection.js';
 import { Audit } from '../storage/desk/audit.js';
 import { LeaseStore } from '../storage/lease.store.js';
-import { RetentionStore, type MarkCursor } from '../storage/desk/retention.store.js';
+import { RetentionStore, type ClaimsPage, type MarkCursor } from '../storage/desk/retention.store.js';
 import { storeErrorText } from '../storage/postgres/store-error.js';
 import { FormerSources } from './former-sources.js';
 
@@ -148,21 +148,12 @@ export class Retention {
     }
   }
 
-  // What stays (a row of it is locked) is met again first: a batch of nothing else ends the round, and the next night goes on.
   private claims({ name, retentionMs }: Pick<Source, 'name' | 'retentionMs'>): Batch {
-    return async (manager) => {
-      const { count, looked } = await this.store.deleteClaims(manager, name, retentionMs, BATCH);
-      return { count, more: looked === BATCH && count > 0 };
-    };
+    return pages((manager, cursor) => this.store.deleteClaims(manager, name, retentionMs, BATCH, cursor));
   }
 
   private bodies({ name, bodiesMs }: Source): Batch {
-    let cursor: string | undefined;
-    return async (manager) => {
-      const { count, looked, last } = await this.store.emptyBodies(manager, name, bodiesMs, BATCH, cursor);
-      cursor = last;
-      return { count, more: looked === BATCH && count > 0 };
-    };
+    return pages((manager, cursor) => this.store.emptyBodies(manager, name, bodiesMs, BATCH, cursor));
   }
 
   private effects({ name, effectsMs }: Source): Batch {
@@ -242,6 +233,19 @@ export class Retention {
   private mine(): Promise<boolean> {
     return this.leases.take(this.dataSource.manager, JOB, this.instance.id, JOB_MS);
   }
+}
+
+/**
+ * Page after page. What stays (a row of it is locked) may be met again first, where it came at the moment in which a page ends: one of
+ * nothing else ends the round, and the next night goes on.
+ */
+function pages(work: (manager: EntityManager, cursor: string | undefined) => Promise<ClaimsPage>): Batch {
+  let cursor: string | undefined;
+  return async (manager) => {
+    const { count, looked, last } = await work(manager, cursor);
+    cursor = last;
+    return { count, more: looked === BATCH && count > 0 };
+  };
 }
 
 /** A batch that found less than it might have was the last. */

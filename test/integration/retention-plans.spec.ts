@@ -95,7 +95,7 @@ describe.each([
     [
       'LOCK_OLD_CLAIMS',
       LOCK_OLD_CLAIMS,
-      () => ['awardee', 30 * DAY_MS, LIMIT],
+      () => ['awardee', 30 * DAY_MS, LIMIT, '-infinity'],
       'webhook_claim_received_at',
       20,
     ],
@@ -153,6 +153,7 @@ describe.each([
       expect(await store.deleteClaims(manager, 'awardee', 30 * DAY_MS, LIMIT)).toEqual({
         count: due,
         looked: due,
+        last: expect.any(String),
       });
       expect(await store.deleteEffects(manager, 30 * DAY_MS, LIMIT)).toBe(Math.min(LIMIT, events / 20));
       const { looked, count } = await store.emptyEffects(manager, 'other', 30 * DAY_MS, LIMIT);

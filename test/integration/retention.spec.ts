@@ -173,6 +173,32 @@ describe('retention', () => {
     expect(await database.query(`SELECT event_id FROM webhook_claim`)).toEqual([{ event_id: 'evt_1' }]);
   });
 
+  it('looks once at what a mass replay keeps: each batch begins where the one before ended', async () => {
+    await start('10d');
+    await makePast(database, { source: 'awardee', events: 40, days: [11, 20] });
+    // The oldest half was replayed yesterday.
+    await database.query(
+      `UPDATE webhook_outbox SET attempt_base = 1, settled_at = now() - interval '1 day'
+        WHERE event_id IN (SELECT event_id FROM webhook_claim ORDER BY received_at LIMIT 20)`,
+    );
+    const store = app.get(RetentionStore);
+    let cursor: string | undefined;
+    const counts = [];
+    for (let page = 0; page < 3; page += 1) {
+      const found = await database.dataSource.transaction((m) =>
+        store.deleteClaims(m, 'awardee', 864_000_000, 10, cursor),
+      );
+      cursor = found.last;
+      counts.push(found.count);
+    }
+    expect(counts).toEqual([10, 10, 0]);
+    expect(
+      await database.query(
+        `SELECT bool_and(received_at < '${cursor}'::timestamptz) AS "areBehind" FROM webhook_claim`,
+      ),
+    ).toEqual([{ areBehind: true }]);
+  });
+
   it('leaves what someone has locked, and an event whose dead row is revived at that moment', async () => {
     await start('10d');
     await makePast(database, { source: 'awardee', events: 3, days: [11, 20], state: 'dead' });

@@ -14,9 +14,11 @@ const kept = (states: string) => `
   EXISTS (SELECT FROM webhook_outbox o
            WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND ${keeps(states, '$2')})`;
 
+// From where the batch before has ended: a night looks once at each claim that is kept for its rows, as those of a mass replay are.
 export const LOCK_OLD_CLAIMS = `
-  SELECT c.source, c.tenant, c.event_id FROM webhook_claim c
-   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND NOT ${kept(`'pending', 'parked'`)}
+  SELECT c.source, c.tenant, c.event_id, c.received_at::text AS at FROM webhook_claim c
+   WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz
+     AND NOT ${kept(`'pending', 'parked'`)}
    ORDER BY c.received_at LIMIT $3
      FOR UPDATE OF c SKIP LOCKED`;
 
@@ -68,8 +70,7 @@ export const DELETE_CLAIMS = `
   )
   SELECT count(*)::int AS count FROM claims`;
 
-// Dead work keeps its body: a person may start it again. From where the batch before has ended, so that a night looks at each claim
-// once: an index of those that have their bodies would cost every claim, for the sources that empty them sooner.
+// Dead work keeps its body: a person may start it again. Also from where the batch before has ended: an index of those that have their bodies would cost every claim, for the sources that empty them sooner.
 export const LOCK_OLD_BODIES = `
   SELECT c.source, c.tenant, c.event_id, c.received_at::text AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz AND c.body IS NOT NULL

@@ -34,6 +34,16 @@ export interface MarkCursor {
   readonly tenant: string;
   readonly key: Buffer;
 }
+/** Of old claims, in the order in which they came. */
+export interface ClaimsPage {
+  /** Deleted or emptied. */
+  readonly count: number;
+  /** Locked, to be looked at. */
+  readonly looked: number;
+  /** Where they end: the cursor for the next page. */
+  readonly last: string;
+}
+
 const FIRST_MARK: MarkCursor = { handler: '', source: '', tenant: '', key: Buffer.of() };
 
 /**
@@ -47,36 +57,26 @@ export class RetentionStore {
     await query(manager, INDEXES_ONLY);
   }
 
-  /** Deletes claims of a source received more than `ageMs` milliseconds ago, with their rows. `looked` is how many were locked. */
+  /** Deletes claims of a source received more than `ageMs` milliseconds ago, with their rows, from `cursor` on. */
   async deleteClaims(
     manager: EntityManager,
     source: string,
     ageMs: number,
     limit: number,
-  ): Promise<{ count: number; looked: number }> {
-    const locked = await query<Key[]>(manager, LOCK_OLD_CLAIMS, [source, ageMs, limit]);
-    return thoseGoing(manager, locked, ageMs, DELETE_CLAIMS);
+    cursor?: string,
+  ): Promise<ClaimsPage> {
+    return pageOf(manager, [LOCK_OLD_CLAIMS, DELETE_CLAIMS], source, ageMs, limit, cursor);
   }
 
-  /**
-   * Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago, from `cursor` on. `looked` is how many
-   * were locked, and `last` where they end.
-   */
+  /** Empties bodies and headers of a source's claims received more than `ageMs` milliseconds ago, from `cursor` on. */
   async emptyBodies(
     manager: EntityManager,
     source: string,
     ageMs: number,
     limit: number,
-    cursor = '-infinity',
-  ): Promise<{ count: number; looked: number; last: string }> {
-    const locked = await query<(Key & { at: string })[]>(manager, LOCK_OLD_BODIES, [
-      source,
-      ageMs,
-      limit,
-      cursor,
-    ]);
-    const emptied = await thoseGoing(manager, locked, ageMs, EMPTY_BODIES);
-    return { ...emptied, last: locked.at(-1)?.at ?? cursor };
+    cursor?: string,
+  ): Promise<ClaimsPage> {
+    return pageOf(manager, [LOCK_OLD_BODIES, EMPTY_BODIES], source, ageMs, limit, cursor);
   }
 
   /** Empties payloads and results of a source's effects; looks at `limit` payloads from after `cursor`, of whatever source. */
@@ -169,15 +169,20 @@ export class RetentionStore {
   }
 }
 
-async function thoseGoing(
+/** Locks claims and looks at them again: by a statement of its own, which sees whatever was committed before the lock. */
+async function pageOf(
   manager: EntityManager,
-  keys: readonly Key[],
+  [lock, act]: readonly [string, string],
+  source: string,
   ageMs: number,
-  sql: string,
-): Promise<{ count: number; looked: number }> {
-  if (keys.length === 0) return { count: 0, looked: 0 };
+  limit: number,
+  cursor = '-infinity',
+): Promise<ClaimsPage> {
+  const keys = await query<(Key & { at: string })[]>(manager, lock, [source, ageMs, limit, cursor]);
+  const last = keys.at(-1)?.at ?? cursor;
+  if (keys.length === 0) return { count: 0, looked: 0, last };
   const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id), ageMs];
-  return { count: await counted(manager, sql, columns), looked: keys.length };
+  return { count: await counted(manager, act, columns), looked: keys.length, last };
 }
 
 async function counted(manager: EntityManager, sql: string, parameters: unknown[]): Promise<number> {
