@@ -2,30 +2,39 @@ import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
-import { toCommonJs } from './commonjs.js';
+import { bundle, wiringFile, type Bundled, type Group } from './bundle.js';
 import { slimDeclarations } from './declarations.js';
 import { helperModule, HELPERS, shareHelpers } from './helpers.js';
+import { partsOf, type ModuleParts } from './module.parts.js';
+import { commonJsWiring, esmWiring } from './wiring.js';
 
 /**
- * The part of the build after `nest build`: the CommonJS twin of `dist`, in `dist/cjs`, and the entries of both. The declarations lie
- * there for both, as CommonJS, which ES modules may import: so a class has one type, however an application imports it.
+ * The part of the build after `nest build`: bundles of the modules, their CommonJS twins in `dist/cjs`, and the entries of both. The
+ * declarations lie there for both, as CommonJS, which ES modules may import: so a class has one type, however an application imports it.
  */
 const DIST = process.argv[2] ?? 'dist';
 const CJS = join(DIST, 'cjs');
 const FOLDERS = ['src', 'migrations'];
 
-/** An entry of package.json, and the module that it gives. */
+/** An entry of package.json, and the module that it gives. Those that need little come first. */
 const ENTRIES: Readonly<Record<string, string>> = {
-  index: 'src/index.js',
-  effects: 'src/effects/index.js',
-  sources: 'src/sources/index.js',
   migrations: 'migrations/index.js',
+  sources: 'src/sources/index.js',
+  effects: 'src/effects/index.js',
+  index: 'src/index.js',
   dashboard: 'src/dashboard/index.js',
   testing: 'src/testing/index.js',
 };
 
-/** The command line: nobody imports it, so that it needs no twin and no declarations. */
-const CLI = 'src/cli/';
+/** Gives all entries the exports of one build. */
+const ONE_COPY = 'src/one.copy.js';
+
+/** What `nest add` runs: the devkit requires it. */
+const SCHEMATIC = 'src/schematics/nest-add.js';
+const NEST_ADD = 'nest-add.js';
+
+/** The command line: nobody imports it, so that it needs no twin. */
+const CLI = 'src/cli/index.js';
 const BIN = 'webhook-inbox.js';
 
 const OPTIONS: ts.CompilerOptions = {
@@ -37,47 +46,67 @@ const OPTIONS: ts.CompilerOptions = {
 const helpers = new Map<string, string>();
 
 async function filesOf(folder: string): Promise<string[]> {
-  const entries = await readdir(join(DIST, folder), { recursive: true, withFileTypes: true });
+  const entries = await readdir(join(DIST, folder), {
+    recursive: true,
+    withFileTypes: true,
+  });
   return entries
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name).slice(DIST.length + 1));
 }
 
 /** Comments stay in the declarations only: the two builds have to be downloaded by each application. */
-async function buildBoth(file: string): Promise<void> {
+async function partsOfFile(file: string): Promise<ModuleParts> {
   const code = await readFile(join(DIST, file), 'utf8');
   const { outputText } = ts.transpileModule(code, { compilerOptions: OPTIONS });
-  await writeBoth(file, shareHelpers(file, outputText, helpers));
+  return partsOf(file, shareHelpers(file, outputText, helpers));
 }
 
-async function writeBoth(file: string, code: string): Promise<void> {
-  await writeFile(join(DIST, file), code);
-  if (!file.startsWith(CLI)) await writeFile(join(CJS, file), toCommonJs(file, code));
-}
-
-async function build(): Promise<void> {
-  await rm(CJS, { recursive: true, force: true });
-  for (const file of (await Promise.all(FOLDERS.map(filesOf))).flat()) {
+async function moveDeclarations(files: readonly string[]): Promise<void> {
+  for (const file of files.filter((name) => name.endsWith('.d.ts'))) {
     await mkdir(dirname(join(CJS, file)), { recursive: true });
-    if (file.endsWith('.js')) await buildBoth(file);
-    else if (file.startsWith(CLI)) await rm(join(DIST, file));
-    else await rename(join(DIST, file), join(CJS, file));
+    await rename(join(DIST, file), join(CJS, file));
   }
-  await writeBoth(HELPERS, helperModule(helpers));
-  await writeFile(join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs' }));
 }
 
-async function buildEntry(name: string, file: string, version: string): Promise<void> {
-  const own = (await import(pathToFileURL(join(DIST, file)).href)) as object;
-  const names = Object.keys(own);
-  const given = `'${file}', own, { version: '${version}', place: PLACE, load: (file) => require('./' + file) }`;
+async function bundleAll(files: readonly string[]): Promise<Bundled> {
+  const modules = new Map<string, ModuleParts>();
+  for (const file of files.filter((name) => name.endsWith('.js'))) modules.set(file, await partsOfFile(file));
+  modules.set(HELPERS, partsOf(HELPERS, helperModule(helpers)));
+  return bundle(modules, [ONE_COPY, ...Object.values(ENTRIES), SCHEMATIC, CLI], 'src');
+}
+
+async function writeGroup(group: Group): Promise<void> {
+  if (group.entry !== SCHEMATIC) await writeFile(join(DIST, group.wiring), esmWiring(group, 'cjs'));
+  if (group.entry !== CLI) await writeFile(join(CJS, group.wiring), commonJsWiring(group));
+  for (const { file, code } of group.bundles) await writeFile(join(CJS, file), code);
+}
+
+/** The names that each entry gives, by its file as the compiler has made it. */
+async function exportedNames(): Promise<Map<string, string[]>> {
+  const names = new Map<string, string[]>();
+  for (const [name, file] of Object.entries(ENTRIES))
+    names.set(name, Object.keys((await import(pathToFileURL(join(DIST, file)).href)) as object));
+  return names;
+}
+
+async function writeEntry(
+  name: string,
+  names: readonly string[],
+  version: string,
+  { keyOf }: Bundled,
+): Promise<void> {
+  const file = ENTRIES[name]!;
+  const given = (place: string) =>
+    `'${name}', own, { version: '${version}', place: ${place}, load: (entry) => require(\`./\${entry}.js\`) }`;
   await writeFile(
     join(DIST, `${name}.js`),
     `import { createRequire } from 'node:module';
-import { oneCopy } from './src/one.copy.js';
-import * as own from './${file}';
+import { $m as shared } from './${wiringFile('src', ONE_COPY)}';
+import { $m } from './${wiringFile('src', file)}';
+const own = $m['${keyOf(file)}'];
 const require = createRequire(import.meta.url);
-const one = oneCopy(${given.replace('PLACE', `new URL('.', import.meta.url).href`)});
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given("new URL('.', import.meta.url).href")});
 ${names.map((each) => `export const ${each} = one.${each};`).join('\n')}
 `,
   );
@@ -85,28 +114,47 @@ ${names.map((each) => `export const ${each} = one.${each};`).join('\n')}
     join(CJS, `${name}.js`),
     `'use strict';
 Object.defineProperty(exports, '__esModule', { value: true });
-const { oneCopy } = require('./src/one.copy.js');
-const own = require('./${file}');
-const one = oneCopy(${given.replace('PLACE', '__dirname')});
+const { $m: shared } = require('./${wiringFile('src', ONE_COPY)}');
+const { $m } = require('./${wiringFile('src', file)}');
+const own = $m['${keyOf(file)}'];
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given('__dirname')});
 ${names.map((each) => `exports.${each} = one.${each};`).join('\n')}
 `,
   );
   await writeFile(join(DIST, `${name}.d.ts`), `export * from './cjs/${name}.js';\n`);
-  await writeFile(join(CJS, `${name}.d.ts`), `export * from './${file}';\n`);
+  await writeFile(join(CJS, `${name}.d.ts`), `export * from './${ENTRIES[name]}';\n`);
 }
 
 /** An entry first, so that an application of CommonJS gets the copy of the command line, and not one of its own beside it. */
-async function buildBin(): Promise<void> {
+async function writeBin({ keyOf }: Bundled): Promise<void> {
   const path = join(DIST, BIN);
-  await writeFile(
-    path,
-    `#!/usr/bin/env node\nimport { main } from './${CLI}index.js';\nawait main(() => import('./index.js'));\n`,
-  );
+  const text = `import { $m } from './${wiringFile('src', CLI)}';\nawait $m['${keyOf(CLI)}'].main(() => import('./index.js'));\n`;
+  await writeFile(path, `#!/usr/bin/env node\n${text}`);
   await chmod(path, 0o755);
 }
 
+async function writeSchematic({ keyOf }: Bundled): Promise<void> {
+  const given = `require('./${wiringFile('src', SCHEMATIC)}').$m['${keyOf(SCHEMATIC)}'].nestAdd`;
+  await writeFile(join(CJS, NEST_ADD), `'use strict';\nexports.nestAdd = ${given};\n`);
+}
+
+async function build(): Promise<void> {
+  const names = await exportedNames();
+  const files = (await Promise.all(FOLDERS.map(filesOf))).flat();
+  await rm(CJS, { recursive: true, force: true });
+  await moveDeclarations(files);
+  const bundled = await bundleAll(files);
+  for (const folder of FOLDERS) await rm(join(DIST, folder), { recursive: true });
+  await mkdir(join(DIST, 'src'));
+  for (const group of bundled.groups) await writeGroup(group);
+  await writeFile(join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs' }));
+  const { version } = JSON.parse(await readFile('package.json', 'utf8')) as {
+    version: string;
+  };
+  for (const [name, given] of names) await writeEntry(name, given, version, bundled);
+  await writeBin(bundled);
+  await writeSchematic(bundled);
+  slimDeclarations(resolve(CJS), Object.keys(ENTRIES));
+}
+
 await build();
-const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
-for (const [name, file] of Object.entries(ENTRIES)) await buildEntry(name, file, version);
-await buildBin();
-slimDeclarations(resolve(CJS), Object.keys(ENTRIES));

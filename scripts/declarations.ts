@@ -22,8 +22,10 @@ export function slimDeclarations(folder: string, entries: readonly string[]): vo
     program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(folder));
   const program = ts.createProgram(roots, OPTIONS);
   const isPublic = publicDeclarations(program, roots);
-  for (const file of ours(program).filter(({ fileName }) => !roots.includes(fileName)))
-    writeFileSync(file.fileName, slim(file, program.getTypeChecker(), isPublic));
+  const files = ours(program).filter(({ fileName }) => !roots.includes(fileName));
+  const isNamed = namedStatements(files, program.getTypeChecker(), isPublic);
+  for (const file of files)
+    writeFileSync(file.fileName, slim(file, program.getTypeChecker(), isPublic, isNamed));
   const reached = new Set(ours(ts.createProgram(roots, OPTIONS)).map(({ fileName }) => fileName));
   for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
     if (name.endsWith('.d.ts') && !reached.has(join(folder, name))) rmSync(join(folder, name));
@@ -42,6 +44,30 @@ function publicDeclarations(program: ts.Program, roots: readonly string[]): IsPu
   return (declaration) => declarations.has(statementOf(declaration));
 }
 
+/** The public statements, and those that they name, one by way of another: the others have no use in an application. */
+function namedStatements(
+  files: readonly ts.SourceFile[],
+  checker: ts.TypeChecker,
+  isPublic: IsPublic,
+): ReadonlySet<ts.Node> {
+  const named = new Set<ts.Node>(files.flatMap(({ statements }) => statements.filter(isPublic)));
+  const add = (node: ts.Node): void => {
+    if (ts.isConstructorDeclaration(node) && isHiddenConstructor(node, checker, isPublic)) return;
+    if (ts.isIdentifier(node))
+      for (const declaration of declarationsOf(node, checker)) named.add(statementOf(declaration));
+    ts.forEachChild(node, add);
+  };
+  // A set goes on to what is added meanwhile.
+  for (const statement of named) if (files.includes(statement.getSourceFile())) add(statement);
+  return named;
+}
+
+function declarationsOf(node: ts.Identifier, checker: ts.TypeChecker): readonly ts.Declaration[] {
+  const symbol = checker.getSymbolAtLocation(node);
+  const declarations = (symbol && originOf(symbol, checker).declarations) ?? [];
+  return declarations.filter((one) => !ts.isSourceFile(one));
+}
+
 function originOf(symbol: ts.Symbol, checker: ts.TypeChecker): ts.Symbol {
   return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
 }
@@ -51,18 +77,23 @@ function statementOf(node: ts.Node): ts.Node {
   return ts.isSourceFile(node.parent) ? node : statementOf(node.parent);
 }
 
-function slim(file: ts.SourceFile, checker: ts.TypeChecker, isPublic: IsPublic): string {
-  const bare = ts.createPrinter({ removeComments: true });
+function slim(
+  file: ts.SourceFile,
+  checker: ts.TypeChecker,
+  isPublic: IsPublic,
+  isNamed: ReadonlySet<ts.Node>,
+): string {
   const isImport = (statement: ts.Statement): statement is ts.ImportDeclaration =>
     ts.isImportDeclaration(statement);
   const kept = file.statements
-    .filter((statement) => !isImport(statement))
+    .filter((statement) => isNamed.has(statement) || ts.isExportDeclaration(statement))
     .map((statement) =>
       isPublic(statement)
         ? publicText(statement, checker, isPublic)
-        : bare.printNode(ts.EmitHint.Unspecified, statement, file),
+        : withoutComments(edited(statement, hiddenConstructors(statement, checker, isPublic))),
     );
-  const names = new Set(kept.join('\n').match(/[\w$]+/g));
+  // A comment that names a type needs no import of it, which may be gone.
+  const names = new Set(withoutComments(kept.join('\n')).match(/[\w$]+/g));
   const imports = file.statements.filter(isImport).map((statement) => used(statement, names));
   return `${[...imports, ...kept].filter((text) => text !== '').join('\n')}\n`;
 }
@@ -79,21 +110,39 @@ function publicText(statement: ts.Statement, checker: ts.TypeChecker, isPublic: 
   const optionals = undefinedForOptionals(statement).filter(
     ({ from }) => !constructors.some((edit) => edit.from <= from && from < edit.to),
   );
-  const edits = [...constructors, ...optionals].toSorted((one, other) => other.from - one.from);
+  return edited(statement, [...constructors, ...optionals]);
+}
+
+function edited(statement: ts.Statement, edits: readonly Edit[]): string {
   const start = statement.getFullStart();
-  const text = edits.reduce(
-    (result, { from, to, text }) => result.slice(0, from - start) + text + result.slice(to - start),
-    statement.getFullText(),
-  );
+  const text = edits
+    .toSorted((one, other) => other.from - one.from)
+    .reduce(
+      (result, { from, to, text }) => result.slice(0, from - start) + text + result.slice(to - start),
+      statement.getFullText(),
+    );
   return text.trimStart();
+}
+
+function withoutComments(text: string): string {
+  const source = ts.createSourceFile('', text, ts.ScriptTarget.ES2023);
+  return ts.createPrinter({ removeComments: true }).printFile(source).trimEnd();
 }
 
 function hiddenConstructors(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): Edit[] {
   if (!ts.isClassDeclaration(statement)) return [];
   return statement.members
     .filter(ts.isConstructorDeclaration)
-    .filter(({ parameters }) => parameters.some(({ type }) => type && isHidden(type, checker, isPublic)))
+    .filter((member) => isHiddenConstructor(member, checker, isPublic))
     .map((member) => ({ from: member.getStart(), to: member.getEnd(), text: FOR_NEST }));
+}
+
+function isHiddenConstructor(
+  { parameters }: ts.ConstructorDeclaration,
+  checker: ts.TypeChecker,
+  isPublic: IsPublic,
+): boolean {
+  return parameters.some(({ type }) => type && isHidden(type, checker, isPublic));
 }
 
 /**

@@ -5,8 +5,8 @@ export interface Copy {
   readonly version: string;
   /** Its folder. */
   readonly place: string;
-  /** Gives an entry's own exports by the path of its file in the folder. */
-  readonly load: (file: string) => object;
+  /** Gives an entry's own exports by its name. */
+  readonly load: (entry: string) => object;
 }
 
 const LOADED = Symbol.for('nestjs-webhook-inbox');
@@ -23,11 +23,11 @@ interface Shared {
  * @param own the exports of this copy, for when it is the first
  * @throws ConfigurationError where the first copy has another version
  */
-export function oneCopy<T extends object>(file: string, own: T, copy: Copy): T {
+export function oneCopy<T extends object>(entry: string, own: T, copy: Copy): T {
   const shared: typeof globalThis & Shared = globalThis;
   const first = (shared[LOADED] ??= copy);
   if (first.version !== copy.version) throw twoVersions(first, copy);
-  return first.place === copy.place ? own : (first.load(file) as T);
+  return first.place === copy.place ? own : (first.load(entry) as T);
 }
 
 function twoVersions(first: Copy, second: Copy): ConfigurationError {
