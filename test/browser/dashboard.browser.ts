@@ -745,6 +745,12 @@ describe('the page in a browser', () => {
     await shown.getByText('👨‍👩‍👧 ⟨U+200B⟩no⟨byte FF⟩text').waitFor();
     await page.getByRole('button', { name: 'Hex' }).click();
     await shown.getByText('7b 22 66 61 6d').waitFor();
+    // Of a source that does not name the signature's header in keepHeaders.
+    const kept = page.locator('section.panel', { hasText: 'Only these are kept.' });
+    await kept
+      .getByText('A signature is among them where the source names its header in keepHeaders.')
+      .waitFor();
+    expect(await kept.textContent()).not.toContain(signed.headers['X-Awardee-Signature']);
   });
 
   it('fits a narrow screen', async () => {
