@@ -425,7 +425,7 @@ describe('the page in a browser', () => {
     await page.locator('dd .state', { hasText: 'processed' }).waitFor();
     await keyboard.press('g');
     await keyboard.press('a');
-    await page.getByText('by hand').waitFor();
+    await page.getByText('by hand', { exact: true }).waitFor();
   });
 
   it('R25 forwards an event to another URL', async () => {
