@@ -7,6 +7,7 @@ import { checkInput, OUTBOX_ID } from '../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
+import type { DecidedRow } from '../storage/desk/decision.store.js';
 import { EffectStore } from '../storage/desk/effect.store.js';
 import { inTransaction } from '../storage/postgres/connection.js';
 import { TurnStore } from '../storage/turn.store.js';
@@ -34,20 +35,21 @@ export class CallBacks {
   async cancel(outboxId: string, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
     return this.audit.noted({ action: 'cancel', target: outboxId }, decider, async () => {
-      const cancelled = await this.cancelNow(outboxId, decider);
+      const row = await this.cancelNow(outboxId, decider);
       const { by, reason } = decider;
-      if (cancelled) this.logger.log(logLine('effect cancelled', { outbox: outboxId, by, reason }));
+      if (row !== undefined) this.logger.log(logLine('effect cancelled', { ...row, by, reason }));
+      const cancelled = row !== undefined;
       return [cancelled, { cancelled }];
     });
   }
 
-  private async cancelNow(outboxId: string, decider: Decider): Promise<boolean> {
+  private async cancelNow(outboxId: string, decider: Decider): Promise<DecidedRow | undefined> {
     const found = await inTransaction(this.dataSource.manager, LOCK_TIMEOUT_MS, async (manager) => {
       const end = await this.store.cancel(manager, outboxId, decider);
       if (end?.turn !== undefined) await this.turns.pass(manager, end.turn);
       return end;
     });
     if (found?.turn !== undefined) this.wakeUp.wake();
-    return found?.isCancelled === true;
+    return found?.isCancelled === true ? found.told : undefined;
   }
 }

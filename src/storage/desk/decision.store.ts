@@ -22,7 +22,8 @@ export interface DecidedRow {
   readonly attempt: number;
 }
 
-const DECIDED = `coalesce(o.source, '') AS source, coalesce(o.tenant, '') AS tenant, coalesce(o.event_id, '') AS event,
+/** The facts of a `DecidedRow`, of a row `o`. */
+export const DECIDED = `coalesce(o.source, '') AS source, coalesce(o.tenant, '') AS tenant, coalesce(o.event_id, '') AS event,
   o.id AS outbox, o.name, o.attempt`;
 
 /** What people do to single rows. */

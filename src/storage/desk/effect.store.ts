@@ -5,7 +5,7 @@ import type { EventKey } from '../../core/event.js';
 import type { OutboxState } from '../../core/states.js';
 import { query } from '../schema/own-schema.js';
 import { noteAct } from './attempt.sql.js';
-import { noted } from './decision.store.js';
+import { DECIDED, noted, type DecidedRow } from './decision.store.js';
 import type { OrderKey } from '../turn.store.js';
 
 export interface NewEffect {
@@ -95,9 +95,9 @@ export class EffectStore {
         : await query(manager, cancel(CANCELLED_BY), [id, ...noted(decider)]);
     const [row] = rows;
     if (row === undefined) return undefined;
-    const { state, had_turn: hadTurn, order_name: name, order_key: key } = row;
-    const turn = hadTurn && name !== null && key !== null ? { name, key } : undefined;
-    return { state, isCancelled: row.cancelled, turn };
+    const { state, cancelled, had_turn: hadTurn, order_name: orderName, order_key: key, ...told } = row;
+    const turn = hadTurn && orderName !== null && key !== null ? { name: orderName, key } : undefined;
+    return { state, isCancelled: cancelled, turn, told };
   }
 }
 
@@ -108,9 +108,10 @@ export interface Cancelled {
   readonly isCancelled: boolean;
   /** The order key whose turn the row had: the next row of the key may run. */
   readonly turn?: OrderKey;
+  readonly told: DecidedRow;
 }
 
-interface CancelledRow {
+interface CancelledRow extends DecidedRow {
   readonly state: OutboxState;
   readonly cancelled: boolean;
   readonly had_turn: boolean;
@@ -129,7 +130,7 @@ const cancel = (act: string) => `
     RETURNING o.id, o.attempt
   )${act}
   SELECT CASE WHEN c.id IS NULL THEN f.state ELSE 'cancelled' END AS state, c.id IS NOT NULL AS cancelled,
-         c.id IS NOT NULL AND NOT f.waits AS had_turn, o.order_name, o.order_key
+         c.id IS NOT NULL AND NOT f.waits AS had_turn, o.order_name, o.order_key, ${DECIDED}
     FROM found f JOIN webhook_outbox o ON o.id = f.id LEFT JOIN cancelled c ON c.id = f.id`;
 
 const CANCELLED_BY = `, ${noteAct('cancelled', 'cancelled', '$2', '$3')}`;
