@@ -5,10 +5,9 @@ import { func, index, table, uniqueIndex } from './own.objects.js';
  *
  * - `webhook_claim`: the receipt. Written once; only erasure and retention touch it again.
  * - `webhook_outbox`: what is owed. Narrow, since the relay rewrites the whole row at each lease and settle. A lease changes no column
- *   that an index has or asks for, so that it writes to none (HOT): `due_at` says since when a row may run, `lease_until` how long it is
- *   held. `rerun` is null unless a
- *   handler that was done for its event runs again: the state it came from, whether it may enqueue effects for the first time, and
- *   those that it was refused.
+ *   that an index has or asks for, so that it writes to no index (HOT). `due_at` says since when a row may run, and `lease_until` how long
+ *   it is held. `rerun` is set where a handler that was done for its event runs again: the state it came from, whether it may enqueue
+ *   effects for the first time, and the effects that it was refused.
  * - `webhook_outbox_data`: the bytes of an outbox row, kept apart for that reason.
  * - `webhook_attempt`: attempts that have ended, but for a success that its row still holds. A row is added and not changed again.
  * - `webhook_payload_value`: values of payloads by which a source lets its events be found.

@@ -1,7 +1,7 @@
 import ts from 'typescript';
 
-/** Words would become one, a number would take a point, and signs would become another sign or a comment. */
-const BLANK_BETWEEN = /[\w$][\w$]|\d\.|[+\-/][+\-/]/;
+/** Words would become one, a number would take a point, signs would become another sign or a comment, and a word the flags of a regex. */
+const BLANK_BETWEEN = /[\w$][\w$]|\d\.|[+\-/][+\-/]|\/[\w$]/;
 
 /**
  * Code without the blanks that no token needs. Lines stay, so that a stack trace names a place that one can read: any formatter brings the

@@ -30,7 +30,7 @@ export class CallBacks {
   /**
    * The row ends as `cancelled`, and its key stays taken. The next effect of its order key runs.
    * @returns false where the row is no pending effect, where an instance runs it, and where its call has begun
-   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
+   * @throws InputRefused for text that is no outbox id, and for an empty `by` or `reason`
    */
   async cancel(outboxId: string, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');

@@ -28,7 +28,7 @@ export class Parked {
    * Parks pending rows, of handlers and effects alike, until a person decides about them. A row that an instance runs is left alone, and
    * so is the row of a route with `@UseWebhook`, which only a redelivery can run.
    * @returns the ids of the rows that it parked
-   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
+   * @throws InputRefused for text that is no outbox id, and for an empty `by` or `reason`
    */
   async park(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
@@ -46,7 +46,7 @@ export class Parked {
   /**
    * `retry`: run it again under its key; it may happen twice. `done`: it did happen. `dead`: it did not, and is not to.
    * @returns false when the row is not parked
-   * @throws InputRefused for what is no outbox id, and without `by` or `reason`
+   * @throws InputRefused for text that is no outbox id, and for an empty `by` or `reason`
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');

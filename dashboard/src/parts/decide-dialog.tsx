@@ -92,7 +92,7 @@ export function ParkDialog({
     >
       <p>
         No instance runs {rows.length === 1 ? 'it' : 'them'} until a person decides. The event stays pending.
-        What is running already goes on.
+        A row that already runs is not parked.
       </p>
     </ActDialog>
   );

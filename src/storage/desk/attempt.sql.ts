@@ -17,7 +17,7 @@ export type RowAct = 'held' | 'revived' | 'replayed' | 'decided' | 'given-up' | 
  * A part of a statement: keeps what a person did to the rows that it has changed.
  * @param rows with `id` and `attempt`
  * @param by and `why`: parameters
- * @param decision what was chosen, where there was a choice
+ * @param decision the choice of `decide`; other deeds have none
  */
 export const noteAct = (rows: string, act: RowAct, by: string, why: string, decision = 'NULL') => `
   acts AS (

@@ -117,8 +117,8 @@ export class DecisionStore {
   }
 
   /**
-   * Decides about a parked row. `retry` forgets what was begun, and the time since the key was first used.
-   * Undefined when the row is not parked.
+   * Decides about a parked row. For `retry` the row is as new: no call has begun, and its key was never used.
+   * @returns undefined when the row is not parked
    */
   async decide(
     manager: EntityManager,
@@ -158,7 +158,7 @@ const GIVE_UP = `
      WHERE o.id = ANY($1::uuid[]) AND o.state = 'dead' AND o.reason <> 'given-up'
     RETURNING ${DECIDED}${ACTED('given_up', 'given-up', '$2', '$3')}`;
 
-// The next row of its key may run, unless `onDead: 'block'` holds the key behind what is parked.
+// The next row of its order key may run. Under `onDead: 'block'` it waits until the parked row is decided.
 const PARK = `
   WITH parked AS (
     UPDATE webhook_outbox o SET state = 'parked', reason = 'by-person', waits = false, alone = false

@@ -70,7 +70,8 @@ export const DELETE_CLAIMS = `
   )
   SELECT count(*)::int AS count FROM claims`;
 
-// Dead work keeps its body: a person may start it again. Also from where the batch before has ended: an index of those that have their bodies would cost every claim, for the sources that empty them sooner.
+// Dead work keeps its body: a person may start it again. These batches also go on where the one before ended. An index of the claims
+// that still have a body would be written by every claim, for the few sources that empty bodies sooner.
 export const LOCK_OLD_BODIES = `
   SELECT c.source, c.tenant, c.event_id, c.received_at::text AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz AND c.body IS NOT NULL

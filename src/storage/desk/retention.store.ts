@@ -34,6 +34,7 @@ export interface MarkCursor {
   readonly tenant: string;
   readonly key: Buffer;
 }
+
 /** Of old claims, in the order in which they came. */
 export interface ClaimsPage {
   /** Deleted or emptied. */
@@ -169,7 +170,7 @@ export class RetentionStore {
   }
 }
 
-/** Locks claims and looks at them again: by a statement of its own, which sees whatever was committed before the lock. */
+/** Locks claims, then acts on them in a second statement: that one sees what was committed before the lock was given. */
 async function pageOf(
   manager: EntityManager,
   [lock, act]: readonly [string, string],
