@@ -40,4 +40,6 @@ function inSchema(schema: string): typeof WebhookInbox1796000000000 {
 
 export type { WebhookInbox1796000000000 };
 export { webhookEntities, WebhookEventView, WebhookWorkView } from '../src/storage/schema/view-entities.js';
+/** Types of the views' columns. */
+export type { DeadReason, EventState, OutboxState, ParkedReason } from '../src/core/states.js';
 export type { EntityOptions } from '../src/storage/schema/view-entities.js';

@@ -1,9 +1,9 @@
-import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
 import { bundle, wiringFile, type Bundled, type Group } from './bundle.js';
-import { slimDeclarations } from './declarations.js';
+import { entryDeclarations } from './declarations.js';
 import { helperModule, HELPERS, shareHelpers } from './helpers.js';
 import { partsOf, type ModuleParts } from './module.parts.js';
 import { commonJsWiring, esmWiring } from './wiring.js';
@@ -25,6 +25,9 @@ const ENTRIES: Readonly<Record<string, string>> = {
   dashboard: 'src/dashboard/index.js',
   testing: 'src/testing/index.js',
 };
+
+/** Those that declare come first: an application adds to types of `index` by `declare module`, so that they are declared there. */
+const TYPES = ['migrations', 'index', 'sources', 'effects', 'dashboard', 'testing'];
 
 /** Gives all entries the exports of one build. */
 const ONE_COPY = 'src/one.copy.js';
@@ -62,13 +65,6 @@ async function partsOfFile(file: string): Promise<ModuleParts> {
   return partsOf(file, shareHelpers(file, outputText, helpers));
 }
 
-async function moveDeclarations(files: readonly string[]): Promise<void> {
-  for (const file of files.filter((name) => name.endsWith('.d.ts'))) {
-    await mkdir(dirname(join(CJS, file)), { recursive: true });
-    await rename(join(DIST, file), join(CJS, file));
-  }
-}
-
 async function bundleAll(files: readonly string[]): Promise<Bundled> {
   const modules = new Map<string, ModuleParts>();
   for (const file of files.filter((name) => name.endsWith('.js'))) modules.set(file, await partsOfFile(file));
@@ -97,16 +93,15 @@ async function writeEntry(
   { keyOf }: Bundled,
 ): Promise<void> {
   const file = ENTRIES[name]!;
-  const given = (place: string) =>
-    `'${name}', own, { version: '${version}', place: ${place}, load: (entry) => require(\`./\${entry}.js\`) }`;
+  const given = (place: string, require: string) =>
+    `'${name}', own, { version: '${version}', place: ${place}, load: (entry) => ${require}(\`./\${entry}.js\`) }`;
   await writeFile(
     join(DIST, `${name}.js`),
     `import { createRequire } from 'node:module';
 import { $m as shared } from './${wiringFile('src', ONE_COPY)}';
 import { $m } from './${wiringFile('src', file)}';
 const own = $m['${keyOf(file)}'];
-const require = createRequire(import.meta.url);
-const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given("new URL('.', import.meta.url).href")});
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given(`import.meta.url?.replace(/[^/]*$/, '')`, 'createRequire(import.meta.url)')});
 ${names.map((each) => `export const ${each} = one.${each};`).join('\n')}
 `,
   );
@@ -117,12 +112,11 @@ Object.defineProperty(exports, '__esModule', { value: true });
 const { $m: shared } = require('./${wiringFile('src', ONE_COPY)}');
 const { $m } = require('./${wiringFile('src', file)}');
 const own = $m['${keyOf(file)}'];
-const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given('__dirname')});
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given('__dirname', 'require')});
 ${names.map((each) => `exports.${each} = one.${each};`).join('\n')}
 `,
   );
   await writeFile(join(DIST, `${name}.d.ts`), `export * from './cjs/${name}.js';\n`);
-  await writeFile(join(CJS, `${name}.d.ts`), `export * from './${ENTRIES[name]}';\n`);
 }
 
 /** An entry first, so that an application of CommonJS gets the copy of the command line, and not one of its own beside it. */
@@ -142,10 +136,14 @@ async function build(): Promise<void> {
   const names = await exportedNames();
   const files = (await Promise.all(FOLDERS.map(filesOf))).flat();
   await rm(CJS, { recursive: true, force: true });
-  await moveDeclarations(files);
+  const declarations = entryDeclarations(
+    resolve(DIST),
+    TYPES.map((entry) => ({ entry, file: ENTRIES[entry]!, names: names.get(entry)! })),
+  );
   const bundled = await bundleAll(files);
   for (const folder of FOLDERS) await rm(join(DIST, folder), { recursive: true });
   await mkdir(join(DIST, 'src'));
+  await mkdir(join(CJS, 'src'), { recursive: true });
   for (const group of bundled.groups) await writeGroup(group);
   await writeFile(join(CJS, 'package.json'), JSON.stringify({ type: 'commonjs' }));
   const { version } = JSON.parse(await readFile('package.json', 'utf8')) as {
@@ -154,7 +152,7 @@ async function build(): Promise<void> {
   for (const [name, given] of names) await writeEntry(name, given, version, bundled);
   await writeBin(bundled);
   await writeSchematic(bundled);
-  slimDeclarations(resolve(CJS), Object.keys(ENTRIES));
+  for (const [name, text] of declarations) await writeFile(join(CJS, `${name}.d.ts`), text);
 }
 
 await build();

@@ -1,6 +1,13 @@
-import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import ts from 'typescript';
+import {
+  declarationsOf,
+  hiddenText,
+  isHiddenConstructor,
+  originOf,
+  publicText,
+  statementOf,
+} from './declaration.text.js';
 
 const OPTIONS: ts.CompilerOptions = {
   module: ts.ModuleKind.NodeNext,
@@ -9,195 +16,198 @@ const OPTIONS: ts.CompilerOptions = {
   skipLibCheck: true,
   preserveSymlinks: true,
 };
-/** Such a class is injected: its constructor's parameters are parts that no application can name. */
-const FOR_NEST = 'constructor(...forNest: unknown[]);';
+/** The file of what several entries need and none exports. */
+const SHARED = 'shared';
 
-/**
- * Leaves in `folder` the declarations that an application can reach from the entries. The others are a third of them, and comments of
- * what no entry exports are for those who read the sources.
- */
-export function slimDeclarations(folder: string, entries: readonly string[]): void {
-  const roots = entries.map((entry) => join(folder, `${entry}.d.ts`));
-  const ours = (program: ts.Program) =>
-    program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(folder));
-  const program = ts.createProgram(roots, OPTIONS);
-  const isPublic = publicDeclarations(program, roots);
-  const files = ours(program).filter(({ fileName }) => !roots.includes(fileName));
-  const isNamed = namedStatements(files, program.getTypeChecker(), isPublic);
-  for (const file of files)
-    writeFileSync(file.fileName, slim(file, program.getTypeChecker(), isPublic, isNamed));
-  const reached = new Set(ours(ts.createProgram(roots, OPTIONS)).map(({ fileName }) => fileName));
-  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
-    if (name.endsWith('.d.ts') && !reached.has(join(folder, name))) rmSync(join(folder, name));
+/** An entry, its module, and the names that it gives while an application runs. */
+export interface Entry {
+  readonly entry: string;
+  readonly file: string;
+  readonly names: readonly string[];
 }
 
-type IsPublic = (declaration: ts.Node) => boolean;
+interface Exports {
+  readonly entry: string;
+  readonly names: ReadonlySet<string>;
+  /** By the names that they are exported by. */
+  readonly statements: ReadonlyMap<string, readonly ts.Node[]>;
+}
 
-function publicDeclarations(program: ts.Program, roots: readonly string[]): IsPublic {
+/**
+ * One file of declarations for each entry, of the statements that an application can reach; each is in the first entry that exports it.
+ * A file for each module made 160 of them, a sixth larger to download.
+ * @param folder of what the compiler has made
+ * @returns the texts by the names of their files
+ * @throws Error where a name would mean two things in a file
+ */
+export function entryDeclarations(folder: string, entries: readonly Entry[]): Map<string, string> {
+  const pathOf = ({ file }: Entry) => join(folder, file.replace(/\.js$/, '.d.ts'));
+  const program = ts.createProgram(entries.map(pathOf), OPTIONS);
+  const files = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(folder));
   const checker = program.getTypeChecker();
-  const symbols = roots.flatMap((root) =>
-    checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(root)!)!),
-  );
-  const declarations = new Set(
-    symbols.flatMap((symbol) => originOf(symbol, checker).declarations ?? []).map(statementOf),
-  );
-  return (declaration) => declarations.has(statementOf(declaration));
+  const exported = entries.map((one) => exportsOf(one, program.getSourceFile(pathOf(one))!, checker));
+  return new Declarations(files, exported, checker).texts();
 }
 
-/** The public statements, and those that they name, one by way of another: the others have no use in an application. */
-function namedStatements(
-  files: readonly ts.SourceFile[],
-  checker: ts.TypeChecker,
-  isPublic: IsPublic,
-): ReadonlySet<ts.Node> {
-  const named = new Set<ts.Node>(files.flatMap(({ statements }) => statements.filter(isPublic)));
-  const add = (node: ts.Node): void => {
-    if (ts.isConstructorDeclaration(node) && isHiddenConstructor(node, checker, isPublic)) return;
-    if (ts.isIdentifier(node))
-      for (const declaration of declarationsOf(node, checker)) named.add(statementOf(declaration));
-    ts.forEachChild(node, add);
-  };
-  // A set goes on to what is added meanwhile.
-  for (const statement of named) if (files.includes(statement.getSourceFile())) add(statement);
-  return named;
+function exportsOf({ entry, names }: Entry, file: ts.SourceFile, checker: ts.TypeChecker): Exports {
+  const statements = new Map<string, readonly ts.Node[]>();
+  for (const symbol of checker.getExportsOfModule(checker.getSymbolAtLocation(file)!)) {
+    const { name, declarations = [] } = originOf(symbol, checker);
+    if (name !== symbol.name) throw new Error(`${entry} exports ${name} as ${symbol.name}`);
+    statements.set(name, declarations.map(statementOf));
+  }
+  return { entry, names: new Set(names), statements };
 }
 
-function declarationsOf(node: ts.Identifier, checker: ts.TypeChecker): readonly ts.Declaration[] {
-  const symbol = checker.getSymbolAtLocation(node);
-  const declarations = (symbol && originOf(symbol, checker).declarations) ?? [];
-  return declarations.filter((one) => !ts.isSourceFile(one));
-}
+class Declarations {
+  /** The file that a statement goes to. */
+  private readonly home = new Map<ts.Node, string>();
+  private readonly exported: ReadonlySet<ts.Node>;
 
-function originOf(symbol: ts.Symbol, checker: ts.TypeChecker): ts.Symbol {
-  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
-}
+  constructor(
+    private readonly files: readonly ts.SourceFile[],
+    private readonly entries: readonly Exports[],
+    private readonly checker: ts.TypeChecker,
+  ) {
+    this.exported = new Set(entries.flatMap(({ statements }) => [...statements.values()].flat()));
+    for (const { entry, statements } of entries)
+      for (const statement of [...statements.values()].flat())
+        if (!this.home.has(statement)) this.home.set(statement, entry);
+    for (const [statement, users] of this.users())
+      this.home.set(statement, users.size === 1 ? [...users][0]! : SHARED);
+    this.refuseDoubleNames();
+  }
 
-/** The statement of a file that a declaration is in. */
-function statementOf(node: ts.Node): ts.Node {
-  return ts.isSourceFile(node.parent) ? node : statementOf(node.parent);
-}
+  texts(): Map<string, string> {
+    const files = new Set([...this.entries.map(({ entry }) => entry), ...this.home.values()]);
+    return new Map([...files].map((file) => [file, this.text(file)]));
+  }
 
-function slim(
-  file: ts.SourceFile,
-  checker: ts.TypeChecker,
-  isPublic: IsPublic,
-  isNamed: ReadonlySet<ts.Node>,
-): string {
-  const isImport = (statement: ts.Statement): statement is ts.ImportDeclaration =>
-    ts.isImportDeclaration(statement);
-  const kept = file.statements
-    .filter((statement) => isNamed.has(statement) || ts.isExportDeclaration(statement))
-    .map((statement) =>
-      isPublic(statement)
-        ? publicText(statement, checker, isPublic)
-        : withoutComments(edited(statement, hiddenConstructors(statement, checker, isPublic))),
-    );
-  // A comment that names a type needs no import of it, which may be gone.
-  const names = new Set(withoutComments(kept.join('\n')).match(/[\w$]+/g));
-  const imports = file.statements.filter(isImport).map((statement) => used(statement, names));
-  return `${[...imports, ...kept].filter((text) => text !== '').join('\n')}\n`;
-}
+  private readonly isPublic = (node: ts.Node) => this.exported.has(statementOf(node));
 
-interface Edit {
-  readonly from: number;
-  readonly to: number;
-  readonly text: string;
-}
+  /** The entries that need a statement which none exports. */
+  private users(): Map<ts.Node, Set<string>> {
+    const users = new Map<ts.Node, Set<string>>();
+    for (const { entry } of this.entries) {
+      const needed = new Set<ts.Node>(this.statementsOf(entry));
+      // A set goes on to what is added meanwhile.
+      for (const statement of needed)
+        for (const hidden of this.namedIn(statement).flatMap((name) => this.ours(name)))
+          if (!this.exported.has(hidden)) needed.add(hidden);
+      for (const statement of [...needed].filter((one) => !this.exported.has(one)))
+        users.set(statement, (users.get(statement) ?? new Set()).add(entry));
+    }
+    return users;
+  }
 
-/** A public statement: the constructors of injected classes as `FOR_NEST`, and `undefined` for what is optional. */
-function publicText(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): string {
-  const constructors = hiddenConstructors(statement, checker, isPublic);
-  const optionals = undefinedForOptionals(statement).filter(
-    ({ from }) => !constructors.some((edit) => edit.from <= from && from < edit.to),
-  );
-  return edited(statement, [...constructors, ...optionals]);
-}
+  private statementsOf(home: string): ts.Statement[] {
+    return this.files.flatMap(({ statements }) => statements.filter((one) => this.home.get(one) === home));
+  }
 
-function edited(statement: ts.Statement, edits: readonly Edit[]): string {
-  const start = statement.getFullStart();
-  const text = edits
-    .toSorted((one, other) => other.from - one.from)
-    .reduce(
-      (result, { from, to, text }) => result.slice(0, from - start) + text + result.slice(to - start),
-      statement.getFullText(),
-    );
-  return text.trimStart();
-}
+  private namedIn(node: ts.Node): ts.Identifier[] {
+    if (isHiddenConstructor(node, this.checker, this.isPublic)) return [];
+    const found: ts.Identifier[] = ts.isIdentifier(node) ? [node] : [];
+    ts.forEachChild(node, (child) => void found.push(...this.namedIn(child)));
+    return found;
+  }
 
-function withoutComments(text: string): string {
-  const source = ts.createSourceFile('', text, ts.ScriptTarget.ES2023);
-  return ts.createPrinter({ removeComments: true }).printFile(source).trimEnd();
-}
+  /** Statements of this package that declare a name. */
+  private ours(name: ts.Identifier): ts.Node[] {
+    return declarationsOf(name, this.checker)
+      .map(statementOf)
+      .filter((one) => !ts.isSourceFile(one) && this.files.includes(one.getSourceFile()));
+  }
 
-function hiddenConstructors(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): Edit[] {
-  if (!ts.isClassDeclaration(statement)) return [];
-  return statement.members
-    .filter(ts.isConstructorDeclaration)
-    .filter((member) => isHiddenConstructor(member, checker, isPublic))
-    .map((member) => ({ from: member.getStart(), to: member.getEnd(), text: FOR_NEST }));
-}
+  /** A name of two modules, or of ours and of a package or the language, would mean the other thing in one file. */
+  private refuseDoubleNames(): void {
+    const declared = new Map<string, ts.SourceFile>();
+    for (const statement of this.home.keys())
+      for (const name of namesOf(statement)) {
+        const file = statement.getSourceFile();
+        const other = declared.get(name) ?? file;
+        if (other !== file) throw new Error(`${name} is declared in ${file.fileName} and ${other.fileName}`);
+        declared.set(name, file);
+      }
+    for (const name of [...this.home.keys()].flatMap((statement) => this.namedIn(statement)))
+      if (declared.has(name.text) && this.ours(name).length === 0)
+        throw new Error(`${name.getSourceFile().fileName} names a ${name.text} that is not ours`);
+  }
 
-function isHiddenConstructor(
-  { parameters }: ts.ConstructorDeclaration,
-  checker: ts.TypeChecker,
-  isPublic: IsPublic,
-): boolean {
-  return parameters.some(({ type }) => type && isHidden(type, checker, isPublic));
-}
-
-/**
- * `timeout?: T` as `timeout?: T | undefined`: under exactOptionalPropertyTypes an application could not hand on a value that it may not
- * have, such as one of its configuration.
- */
-function undefinedForOptionals(node: ts.Node): Edit[] {
-  const inside: Edit[] = [];
-  ts.forEachChild(node, (child) => void inside.push(...undefinedForOptionals(child)));
-  if (!isOptionalMember(node) || node.type === undefined) return inside;
-  const { questionToken, type } = node;
-  const insert = (at: number, text: string): Edit => ({ from: at, to: at, text });
-  // Parameters of a method may be narrower in an application; those of a function type may not.
-  if (ts.isMethodSignature(node))
+  private text(home: string): string {
+    const own = this.statementsOf(home);
+    const entry = this.entries.find((one) => one.entry === home);
+    const names = own.flatMap((statement) => this.namedIn(statement));
+    const types = new Set(own.filter((one) => this.isOnlyType(one, entry)).flatMap(namesOf));
     return [
-      insert(questionToken.getEnd(), ': { method'),
-      ...inside,
-      insert(type.getEnd(), ` }['method'] | undefined`),
-    ];
-  const isUndefined = ({ kind }: ts.Node) => kind === ts.SyntaxKind.UndefinedKeyword;
-  if (ts.isUnionTypeNode(type) && type.types.some(isUndefined)) return inside;
-  const isFunction = ts.isFunctionTypeNode(type) || ts.isConditionalTypeNode(type);
-  const [before, after] = isFunction ? ['(', ')'] : ['', ''];
-  return [insert(type.getStart(), before), ...inside, insert(type.getEnd(), `${after} | undefined`)];
+      ...this.packageImports(names),
+      ...this.ownImports(home, names),
+      ...(entry === undefined ? [] : this.handedOn(entry)),
+      ...own.map((statement) => this.statementText(statement, entry)),
+      `export${types.size === 0 ? '' : ' type'} { ${[...types].join(', ')} };\n`,
+    ].join('\n');
+  }
+
+  private packageImports(names: readonly ts.Identifier[]): string[] {
+    const found = names.flatMap((name): [string, string][] => {
+      const [specifier] = this.checker.getSymbolAtLocation(name)?.declarations ?? [];
+      if (specifier === undefined || !ts.isImportSpecifier(specifier)) return [];
+      const { text: from } = specifier.parent.parent.parent.moduleSpecifier as ts.StringLiteral;
+      return from.startsWith('.') ? [] : [[from, specifier.getText().replace(/^type /, '')]];
+    });
+    // Nest 12 is ESM, and these files are CommonJS: before TypeScript 5.8 only types may be imported across, and only so.
+    const mode = (from: string) =>
+      from.startsWith('@nestjs/') ? ` with { 'resolution-mode': 'import' }` : '';
+    return grouped(found).map(([from, text]) => `import type { ${text} } from '${from}'${mode(from)};`);
+  }
+
+  private ownImports(home: string, names: readonly ts.Identifier[]): string[] {
+    const found = names.flatMap((name) =>
+      this.ours(name)
+        .filter((statement) => this.home.get(statement) !== home && namesOf(statement).includes(name.text))
+        .map((statement): [string, string] => [this.home.get(statement)!, name.text]),
+    );
+    return grouped(found).map(([from, text]) => `import type { ${text} } from './${from}.js';`);
+  }
+
+  /** What an entry exports that another file declares. */
+  private handedOn({ entry, names, statements }: Exports): string[] {
+    const found = [...statements].flatMap(([name, [statement]]): [string, string][] => {
+      const home = this.home.get(statement!)!;
+      return home === entry ? [] : [[home, names.has(name) ? name : `type ${name}`]];
+    });
+    return grouped(found).map(([from, text]) => `export { ${text} } from './${from}.js';`);
+  }
+
+  private isOnlyType(statement: ts.Statement, entry: Exports | undefined): boolean {
+    if (entry === undefined || ts.isInterfaceDeclaration(statement) || ts.isTypeAliasDeclaration(statement))
+      return false;
+    return this.exported.has(statement) && namesOf(statement).every((name) => !entry.names.has(name));
+  }
+
+  private statementText(statement: ts.Statement, entry: Exports | undefined): string {
+    const isExported = this.exported.has(statement) && !this.isOnlyType(statement, entry);
+    const text = this.exported.has(statement)
+      ? publicText(statement, this.checker, this.isPublic)
+      : hiddenText(statement, this.checker, this.isPublic);
+    return text
+      .replaceAll(/import\("\.[^"]*"\)\./g, '')
+      .replace(
+        /^(export )?(?=declare |interface |type )/m,
+        isExported || entry === undefined ? 'export ' : '',
+      );
+  }
 }
 
-type Member = ts.PropertySignature | ts.PropertyDeclaration | ts.MethodSignature;
-
-function isOptionalMember(node: ts.Node): node is Member & { readonly questionToken: ts.QuestionToken } {
-  const isMember =
-    ts.isPropertySignature(node) || ts.isPropertyDeclaration(node) || ts.isMethodSignature(node);
-  return isMember && node.questionToken !== undefined;
+function namesOf(statement: ts.Node): string[] {
+  if (ts.isVariableStatement(statement))
+    return statement.declarationList.declarations.map(({ name }) => name.getText());
+  const { name } = statement as ts.DeclarationStatement;
+  return name === undefined ? [] : [name.text];
 }
 
-/** Whether a type is one of ours that no entry exports. */
-function isHidden(type: ts.TypeNode, checker: ts.TypeChecker, isPublic: IsPublic): boolean {
-  if (!ts.isTypeReferenceNode(type)) return false;
-  const symbol = checker.getSymbolAtLocation(type.typeName);
-  const declaration = symbol && originOf(symbol, checker).declarations?.[0];
-  if (declaration === undefined || ts.isTypeParameterDeclaration(declaration)) return false;
-  return !declaration.getSourceFile().fileName.includes('/node_modules/') && !isPublic(declaration);
-}
-
-/** An import of what is still named. */
-function used(statement: ts.ImportDeclaration, names: ReadonlySet<string>): string {
-  const bindings = statement.importClause?.namedBindings;
-  if (bindings === undefined || !ts.isNamedImports(bindings)) return statement.getText();
-  const kept = bindings.elements.filter(({ name }) => names.has(name.text)).map(importedName);
-  if (kept.length === 0) return '';
-  const { text: from } = statement.moduleSpecifier as ts.StringLiteral;
-  // Nest 12 is ESM, and these files are CommonJS: before TypeScript 5.8 only types may be imported across, and only so.
-  const mode = from.startsWith('@nestjs/') ? ` with { 'resolution-mode': 'import' }` : '';
-  return `import type { ${kept.join(', ')} } from '${from}'${mode};`;
-}
-
-function importedName({ propertyName, name }: ts.ImportSpecifier): string {
-  return propertyName === undefined ? name.text : `${propertyName.text} as ${name.text}`;
+/** By the file or package that they are from. */
+function grouped(names: readonly (readonly [from: string, name: string])[]): [string, string][] {
+  const froms = new Map<string, Set<string>>();
+  for (const [from, name] of names) froms.set(from, (froms.get(from) ?? new Set()).add(name));
+  return [...froms].map(([from, found]) => [from, [...found].join(', ')]);
 }

@@ -3,17 +3,22 @@ import { ConfigurationError } from './core/errors.js';
 /** One of the builds of this package, ES modules or CommonJS, as its entries give it. */
 export interface Copy {
   readonly version: string;
-  /** Its folder. */
-  readonly place: string;
+  /** Its folder; undefined where a bundler has made CommonJS of it. */
+  readonly place: string | undefined;
   /** Gives an entry's own exports by its name. */
   readonly load: (entry: string) => object;
+}
+
+interface FirstCopy extends Copy {
+  /** Exports of the entries that were loaded: a bundler leaves no file to load them from. */
+  readonly given: Map<string, object>;
 }
 
 const LOADED = Symbol.for('nestjs-webhook-inbox');
 
 /** As long as no copy is loaded, there is none. */
 interface Shared {
-  [LOADED]?: Copy;
+  [LOADED]?: FirstCopy;
 }
 
 /**
@@ -25,15 +30,19 @@ interface Shared {
  */
 export function oneCopy<T extends object>(entry: string, own: T, copy: Copy): T {
   const shared: typeof globalThis & Shared = globalThis;
-  const first = (shared[LOADED] ??= copy);
+  const first = (shared[LOADED] ??= { ...copy, given: new Map<string, object>() });
   if (first.version !== copy.version) throw twoVersions(first, copy);
-  return first.place === copy.place ? own : (first.load(entry) as T);
+  if (first.place === copy.place) first.given.set(entry, own);
+  return (first.given.get(entry) ?? first.load(entry)) as T;
 }
 
 function twoVersions(first: Copy, second: Copy): ConfigurationError {
   return new ConfigurationError(
-    `two versions of nestjs-webhook-inbox are loaded in one process: ${first.version} from ${first.place} and ` +
-      `${second.version} from ${second.place}. Handlers declared through one are unknown to the other. ` +
-      `Install one version: npm ls nestjs-webhook-inbox shows which package asks for which`,
+    `two versions of nestjs-webhook-inbox are loaded in one process: ${from(first)} and ${from(second)}. ` +
+      `Handlers declared through one are unknown to the other. Install one version: npm ls nestjs-webhook-inbox shows which package asks for which`,
   );
+}
+
+function from({ version, place = 'a bundle' }: Copy): string {
+  return `${version} from ${place}`;
 }

@@ -73,7 +73,7 @@ export type { Fetch } from './keys/fetch-text.js';
 export type { MacAlgorithm } from './signing/mac.js';
 export type { MetaEventUnit } from './providers/meta-events.js';
 export type { PairsFormat } from './signing/signature-text.js';
-export type { RetryOptions } from './retry-options.js';
+export type { SenderRetryOptions } from './retry-options.js';
 export type { SecretEncoding } from './signing/secret-key.js';
 export type { SourceFactory, SourceOptions } from './source-options.js';
 export type { TimeUnit } from './signing/signed-time.js';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ConfigurationError } from '../core/errors.js';
 import { check, duration, headerName } from '../core/options/schema.js';
 import type { EventFields } from './events/event-fields.js';
-import type { RetryOptions } from './retry-options.js';
+import type { SenderRetryOptions } from './retry-options.js';
 
 /** A schema for each of the options, so that the compiler asks for a new one's. */
 type ValuesOf<T> = Readonly<Record<keyof T, z.ZodType>>;
@@ -38,7 +38,7 @@ export const retryValues = () =>
     retriesSameBytes: z.boolean().optional(),
     retriesChange: z.array(z.string().min(1)).optional(),
     retriesSameTimestamp: z.boolean().optional(),
-  }) satisfies ValuesOf<RetryOptions>;
+  }) satisfies ValuesOf<SenderRetryOptions>;
 
 /**
  * A header is the same for every event of one body: all but the first would be duplicates of it.

@@ -3,7 +3,7 @@ import type { ProviderRetries } from '../core/provider.js';
 import { hours } from './times.js';
 
 /** What the sender of a source without a catalogue entry does when a delivery fails. */
-export interface RetryOptions {
+export interface SenderRetryOptions {
   /** Whether the vendor retries on its own. @default true */
   readonly retriesAutomatically?: boolean;
   /** From the vendor's first attempt to its last: milliseconds or text such as '72h'. @default '72h' */
@@ -22,7 +22,7 @@ export interface RetryOptions {
 }
 
 /** @param options whose values have been checked */
-export function retriesOf(options: RetryOptions): ProviderRetries {
+export function retriesOf(options: SenderRetryOptions): ProviderRetries {
   const windowMs = toMs(options.retryWindow ?? hours(72))!;
   return {
     automatic: options.retriesAutomatically ?? true,

@@ -146,6 +146,25 @@ const TWO_WAYS = {
     }));`,
 };
 
+/** An application that a bundler puts into one file with the package. As CommonJS, it has no `import.meta.url` for esbuild. */
+const BUNDLED = {
+  'bundled.ts': `
+    import { WebhooksModule } from 'nestjs-webhook-inbox';
+    import { deliver } from 'nestjs-webhook-inbox/testing';
+    import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
+    console.log(typeof WebhooksModule.forRoot, typeof deliver, webhookInboxMigrations().length);`,
+  'vite.bundled.mjs': `
+    const { FORMAT } = process.env;
+    const isCommonJs = FORMAT === 'cjs';
+    export default {
+      logLevel: 'error',
+      ssr: { noExternal: ['nestjs-webhook-inbox'] },
+      define: isCommonJs ? { 'import.meta.url': 'undefined' } : {},
+      build: { ssr: 'bundled.ts', outDir: FORMAT, emptyOutDir: false,
+        rollupOptions: { output: { format: FORMAT, entryFileNames: isCommonJs ? '[name].cjs' : '[name].mjs' } } },
+    };`,
+};
+
 /** Pages beside the package's manifest. */
 const TOP_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
 const ENTRIES = ['index', 'effects', 'sources', 'migrations', 'dashboard', 'testing'];
@@ -162,6 +181,10 @@ const USE = `
     import { deliver, runDue } from 'nestjs-webhook-inbox/testing';
     import type { INestApplication } from '@nestjs/common';
 
+    declare module 'nestjs-webhook-inbox' {
+      interface WebhookEffects { mail: { id: string } }
+    }
+
     export const sources = {
       stripe: stripe({ secrets: ['whsec'] }),
       github: github({ secrets: async () => ['secret'] }),
@@ -173,6 +196,8 @@ const USE = `
       @OnWebhook('stripe', 'invoice.paid')
       async paid(event: WebhookEvent<{ id: string }>, { enqueue }: HandlerContext) {
         await enqueue('mail', event.payload);
+        // @ts-expect-error: its payload is declared above
+        await enqueue('mail', { id: 1 });
         throw new PermanentError('no');
       }
     }
@@ -343,8 +368,23 @@ describe('the package as it is published', () => {
   it('loads nothing of Nest for the migrations, which TypeORM’s command line loads', () => {
     const packages = packagesOf(join(installed, 'dist/migrations.js'));
     expect([...packages].filter((name) => /nest|rxjs|undici/.test(name))).toEqual([]);
+    expect([...packagesOf(join(installed, 'dist/cjs/migrations.d.ts'))]).toEqual(['typeorm']);
     expect(packagesOf(join(installed, 'dist/index.js'))).toContain('@nestjs/core');
   });
+
+  it.each(['cjs', 'es'])(
+    'runs when a bundler has made one file (%s) of it and its application',
+    async (FORMAT) => {
+      const app = join(folder, 'app');
+      for (const [file, text] of Object.entries(BUNDLED)) await writeFile(join(app, file), text);
+      const vite = [bin('vite/bin/vite.js'), 'build', '--config', 'vite.bundled.mjs'];
+      const env = { ...process.env, NODE_OPTIONS: '', NODE_ENV: 'production', FORMAT };
+      await execFile(process.execPath, vite, { cwd: app, env });
+      const file = join(FORMAT, FORMAT === 'cjs' ? 'bundled.cjs' : 'bundled.mjs');
+      const { stdout } = await execFile(process.execPath, [file], { cwd: app, env });
+      expect(stdout).toBe('function function 1\n');
+    },
+  );
 
   it('gives a name to each type that its public names are made of', () => {
     expect(forgottenTypes(join(installed, 'dist/cjs'), ENTRIES)).toEqual([]);

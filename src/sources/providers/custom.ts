@@ -11,7 +11,7 @@ import { eventFields, type EventFields } from '../events/event-fields.js';
 import { eventType, type EventsReader } from '../events/received-event.js';
 import { checkValues, eventFieldValues, nameOr, refuseSharedId, retryValues } from '../option-values.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
+import { RETRY_OPTIONS, retriesOf, type SenderRetryOptions } from '../retry-options.js';
 import type { SourceOptions } from '../source-options.js';
 
 /** A scheme that no HMAC describes: you verify, the rest is as for every source. */
@@ -19,7 +19,7 @@ export interface CustomOptions
   extends
     SourceOptions,
     EventFields,
-    RetryOptions,
+    SenderRetryOptions,
     Partial<
       Pick<
         Provider,

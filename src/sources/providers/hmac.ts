@@ -11,12 +11,12 @@ import type { MacAlgorithm } from '../signing/mac.js';
 import { keyOf, type SecretEncoding } from '../signing/secret-key.js';
 import { pairs, single, type PairsFormat } from '../signing/signature-text.js';
 import type { TimeUnit } from '../signing/signed-time.js';
-import { RETRY_OPTIONS, retriesOf, type RetryOptions } from '../retry-options.js';
+import { RETRY_OPTIONS, retriesOf, type SenderRetryOptions } from '../retry-options.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';
 
 /** An HMAC scheme of your own, or of a vendor that is not in the catalogue. */
-export interface HmacOptions extends SourceOptions, EventFields, RetryOptions {
+export interface HmacOptions extends SourceOptions, EventFields, SenderRetryOptions {
   /** Name of the vendor, for logs and tables. @default 'hmac' */
   readonly name?: string;
   /** Where the vendor describes its scheme. @default '' */
