@@ -12,12 +12,13 @@ import { Log, LOGS, type Sent, type SinkCall } from './play/log.js';
 import { planOf } from './play/plan.js';
 import { Provider } from './play/provider.js';
 import { rolling } from './play/rolling.js';
+import { playRaces } from './races.mode.js';
 import { ChaosSink } from './play/sink.js';
 import { ENOUGH, keptMs, soak } from './play/soak.js';
 import { storm } from './play/storm.js';
 import { sleepUntil } from './support/sleep-until.js';
 
-export type Mode = 'storm' | 'barrier' | 'rolling' | 'soak' | 'attack';
+export type Mode = 'storm' | 'barrier' | 'rolling' | 'races' | 'soak' | 'attack';
 
 const STORM_EVENTS = 500;
 const DRAIN_MS = 300_000;
@@ -49,6 +50,7 @@ export async function playMode(mode: Mode, options: ChaosOptions, ground: Ground
   await mkdir(dir, { recursive: true });
   if (mode === 'soak') return playSoak(options, ground);
   if (mode === 'attack') return playAttack(options, ground);
+  if (mode === 'races') return playRaces(options, ground);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   const sink = await ChaosSink.start({ write: () => undefined }, 100);

@@ -8,7 +8,7 @@ import type { Mode } from './modes.js';
 const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--seed <number>] [--adapter express|fastify]
                  [--stage 300] [--dir <folder>] [--json] [--record] [--pgbouncer] [--clocks]
 npm run chaos -- --stops 20 | --promotions 4 [--asynchronous]
-npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000]
+npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000] | --races [--events 1000]
 npm run chaos -- --attack [--seconds 20] [--record]
 npm run chaos -- --soak [--minutes 20] [--rate <events a second>] [--without retention|autovacuum] [--record]
 
@@ -34,6 +34,8 @@ Instead of faults:
   --storm    billing events repeated for half an hour while their handler is slow
   --barrier  50 copies of an event released at once over three processes, round after round
   --rolling  two versions of the application restarted in turn while events flow
+  --races    settles race against enqueues, added handlers, replays, redeliveries and late results of frozen processes; in the
+             middle an additive migration is applied, and builds from before and after it run side by side
   --attack   nested, slow, unfinished, oversized, compressed and flooding senders whom nobody believes beside valid deliveries, on
              both adapters: answers, rows, log lines and level memory
   --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,
@@ -63,11 +65,12 @@ export interface ChaosOptions {
   readonly without?: 'retention' | 'autovacuum';
 }
 
-const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'soak', 'attack'];
+const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'races', 'soak', 'attack'];
 const EVENTS_PER_KILL = 20;
 /** Each is followed by some seconds of load. */
 const EVENTS_PER_OUTAGE = 60;
 const STAGE_KILLS = 300;
+const RACED_EVENTS = 1_000;
 
 /** @throws TypeError naming the argument; ends the process after --help */
 export function readOptions(args: string[]): ChaosOptions {
@@ -90,6 +93,7 @@ export function readOptions(args: string[]): ChaosOptions {
       storm: { type: 'boolean' },
       barrier: { type: 'boolean' },
       rolling: { type: 'boolean' },
+      races: { type: 'boolean' },
       seconds: { type: 'string' },
       rounds: { type: 'string' },
       soak: { type: 'boolean' },
@@ -119,7 +123,7 @@ export function readOptions(args: string[]): ChaosOptions {
   const name = promotions === undefined ? (stops === undefined ? '--kills' : '--stops') : '--promotions';
   const times = count(name, outages ?? values.kills ?? String(STAGE_KILLS));
   const each = outages === undefined ? EVENTS_PER_KILL : EVENTS_PER_OUTAGE;
-  const events = count('--events', values.events ?? String(times * each));
+  const events = count('--events', values.events ?? String(values.races ? RACED_EVENTS : times * each));
   const seed = count('--seed', values.seed ?? String(randomInt(1, 1_000_000)));
   const stage = count('--stage', values.stage ?? String(STAGE_KILLS));
   return {

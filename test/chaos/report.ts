@@ -46,13 +46,16 @@ export async function tell(options: ChaosOptions, report: ModeReport): Promise<v
     }
   }
   if (options.record && courses !== undefined) await recordSoak(options, report, courses);
-  if (options.record && report.mode === 'attack') await recordAttack(options, report);
+  if (options.record && report.mode === 'attack')
+    await recordFigures(report, `seed ${options.seed}, ${options.seconds} s for each adapter`);
+  if (options.record && report.mode === 'races')
+    await recordFigures(report, `seed ${options.seed}, ${options.adapter}`);
 }
 
-async function recordAttack({ seed, seconds }: ChaosOptions, { figures, faults }: ModeReport): Promise<void> {
+async function recordFigures({ mode, figures, faults }: ModeReport, how: string): Promise<void> {
   const rows = Object.entries(figures as Readonly<Record<string, number>>);
-  await writeFigures('docs/reliability.md', 'attack', [
-    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; seed ${seed}, ${seconds} s for each adapter: ` +
+  await writeFigures('docs/reliability.md', mode, [
+    `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; ${how}: ` +
       (faults.length === 0 ? 'passed.' : `**${faults.join('; ')}**.`),
     '',
     '| figure | value |',

@@ -1,8 +1,9 @@
 import { checkClocks, isOutsideWindow } from '../chaos/check/clocks.js';
+import { checkRaces, type RacedEvent, type RacedTables } from '../chaos/check/races.js';
 import { checkOutages } from '../chaos/check/outages.js';
 import type { LeaseFact, ProcessFacts } from '../chaos/check/tables.js';
 import { checkTakeover } from '../chaos/check/takeover.js';
-import type { Kill, Outage, Sent } from '../chaos/play/log.js';
+import type { Kill, Outage, Sent, SinkCall } from '../chaos/play/log.js';
 
 // What judges the crash programme's runs must itself be able to say no.
 const sent = (one: Partial<Sent>): Sent => ({
@@ -182,5 +183,56 @@ describe('takeover', () => {
     expect(checkTakeover(leases, kills, true).faults).toEqual([]);
     expect(checkTakeover(ended, kills, false).faults).toEqual([]);
     expect(checkTakeover(ended, kills, true).faults).toEqual(['the run shows nothing: no takeover']);
+  });
+});
+
+describe('races', () => {
+  const raced = (one: Partial<RacedEvent> = {}): RacedEvent => ({
+    source: 'own',
+    eventId: 'a',
+    handlers: 2,
+    effects: 2,
+    applied: 2,
+    appliedExtra: 1,
+    replays: 1,
+    ...one,
+  });
+  const call = (one: Partial<SinkCall> = {}): SinkCall => ({
+    sink: 'idempotent',
+    key: 'k',
+    source: 'own',
+    eventId: 'a',
+    applied: true,
+    ...one,
+  });
+  const told = { kills: 1, freezes: 1, restarts: 1, replaysAsked: 1, begun: 0, migratedAt: 0 };
+  const judge = (tables: Partial<RacedTables> = {}, calls = [call()]) =>
+    checkRaces(
+      { events: [raced()], notDone: [], leased: 0, settledBefore: 1, settledAfter: 1, ...tables },
+      { sent: [sent({})], calls },
+      told,
+    ).faults;
+
+  it('pass with an event that was applied as often as asked', () => {
+    expect(judge()).toEqual([]);
+  });
+
+  it.each<[string, readonly string[]]>([
+    ['lost', judge({ events: [raced({ applied: 0 })] })],
+    ['applied more often', judge({ events: [raced({ applied: 3 })] })],
+    ['without the later', judge({ events: [raced({ appliedExtra: 0 })] })],
+    ['handler more often', judge({ events: [raced({ appliedExtra: 3 })] })],
+    ['other handlers', judge({ events: [raced({ handlers: 1, effects: 1 })] })],
+    ['other effects', judge({ events: [raced({ effects: 3 })] })],
+    ['acknowledged without a claim', judge({ events: [raced({ eventId: 'b' })] }, [call({ eventId: 'b' })])],
+    ['not done', judge({ notDone: [{ name: 'tell', state: 'dead' }] })],
+    ['still leased', judge({ leased: 1 })],
+    ['several keys', judge({}, [call(), call({ key: 'l' })])],
+    ['effects lost', judge({}, [])],
+    ['raw sink', judge({}, [call(), ...['a', 'a'].map((eventId) => call({ sink: 'raw', eventId }))])],
+    ['shows nothing: replays', judge({ events: [raced({ applied: 1, replays: 0 })] })],
+    ['shows nothing: settledAfter', judge({ settledAfter: 0 })],
+  ])('say: %s', (fault, faults) => {
+    expect(faults).toEqual([expect.stringContaining(fault)]);
   });
 });

@@ -101,10 +101,25 @@ export class ChaosReceiver {
     await ended;
   }
 
-  /** Ends as a deploy ends it, and starts again as that version. Resolves to its exit code. */
-  async restart({ program, env }: Version): Promise<number | null> {
+  /** After `freeze`. */
+  goOn(): void {
+    this.child!.kill('SIGCONT');
+  }
+
+  /** Has these events replayed, whatever becomes of it. */
+  replay(events: readonly { readonly source: string; readonly eventId: string }[]): void {
+    this.child!.send({ replay: events }, () => undefined);
+  }
+
+  /** Starts as that version when it has ended. */
+  become({ program, env }: Version): void {
     this.program = program;
     this.env = { ...this.env, ...env };
+  }
+
+  /** Ends as a deploy ends it, and starts again as that version. Resolves to its exit code. */
+  async restart(version: Version): Promise<number | null> {
+    this.become(version);
     const ended = once(this.child!, 'exit') as Promise<[number | null]>;
     this.child!.kill('SIGTERM');
     return (await ended)[0];

@@ -63,6 +63,17 @@ export class FormerOwnHandler {
   }
 }
 
+/** A handler that a later version adds: events that came just before it is there get it too. */
+@Injectable()
+export class ExtraHandler {
+  @OnWebhook('own', '*', { retry, name: 'extra' })
+  async extra(event: WebhookEvent, context: HandlerContext) {
+    const told = { source: 'extra', eventId: event.eventId };
+    await apply(context.manager, told);
+    await context.enqueue('tell', told);
+  }
+}
+
 @Injectable()
 export class ChaosHandlers {
   @OnWebhook<Body>('keyed', '*', { retry, key: ({ payload }) => payload.resource })

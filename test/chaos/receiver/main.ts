@@ -9,11 +9,18 @@ import { NestFactory } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { Instance } from '../../../src/core/instance.js';
-import { WebhooksModule } from '../../../src/index.js';
+import { Replays, WebhooksModule, type ReplaySelection } from '../../../src/index.js';
 import { installFailPoints, type Point, type When } from '../../support/fail-points.js';
 import { ChaosBilling } from './billing.js';
 import { ChaosSoak } from './soak.js';
-import { ChaosEffects, ChaosHandlers, ChaosRoute, OwnHandler, FormerOwnHandler } from './handlers.js';
+import {
+  ChaosEffects,
+  ChaosHandlers,
+  ChaosRoute,
+  ExtraHandler,
+  OwnHandler,
+  FormerOwnHandler,
+} from './handlers.js';
 import { chaosSources } from './sources.js';
 
 /** What the supervisor asks for: to stop dead at the nth passing of a point. */
@@ -22,6 +29,12 @@ export interface Ambush {
   readonly when: When;
   readonly nth: number;
 }
+type ToReceiver =
+  | Ambush
+  | 'go on'
+  | 'memory'
+  | 'memory after a collection'
+  | { readonly replay: Extract<ReplaySelection, { events: unknown }>['events'] };
 export type FromReceiver =
   | { readonly kind: 'ready'; readonly owner: string }
   | { readonly kind: 'ambushed'; readonly point: Point; readonly when: When }
@@ -52,12 +65,21 @@ installFailPoints((point, when) => {
 });
 const lateness = monitorEventLoopDelay({ resolution: 10 });
 lateness.enable();
-process.on('message', (message: Ambush | 'go on' | 'memory' | 'memory after a collection') => {
+process.on('message', (message: ToReceiver) => {
   if (message === 'memory') return tellMemory();
   if (message === 'memory after a collection') return collectAndTell();
+  if (typeof message === 'object' && 'replay' in message) return replay(message.replay);
   ambush = message === 'go on' ? undefined : message;
   passings = 0;
 });
+
+/** It may be refused, or fail with the process that another deed ends. */
+function replay(events: Extract<ReplaySelection, { events: unknown }>['events']): void {
+  void app
+    .get(Replays)
+    .run({ events }, { by: 'chaos', reason: 'a race', newEffects: 'allow' })
+    .catch(() => undefined);
+}
 
 /** A collection of everything stops the process, and what it serves meanwhile. */
 function collectAndTell(): void {
@@ -99,6 +121,7 @@ function tellMemory(): void {
     ChaosBilling,
     ChaosSoak,
     env.BEFORE === '1' ? FormerOwnHandler : OwnHandler,
+    ...(env.EXTRA === '1' ? [ExtraHandler] : []),
   ],
   controllers: [ChaosRoute],
 })

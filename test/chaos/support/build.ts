@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { transformFile, type Options } from '@swc/core';
@@ -62,6 +63,27 @@ export async function build(from = ROOT): Promise<Build> {
     },
     remove: () => rm(out, { recursive: true, force: true }),
   };
+}
+
+/**
+ * The same from sources with these texts replaced: a build of another version.
+ * @throws Error when a text is not in its file exactly once
+ */
+export async function buildEdited(
+  edits: readonly { readonly file: string; readonly find: string; readonly replace: string }[],
+): Promise<Build> {
+  const from = await mkdtemp(join(tmpdir(), 'webhook-build-'));
+  try {
+    for (const folder of FOLDERS) await cp(join(ROOT, folder), join(from, folder), { recursive: true });
+    for (const { file, find, replace } of edits) {
+      const parts = (await readFile(join(from, file), 'utf8')).split(find);
+      if (parts.length !== 2) throw new Error(`${file}: expected this text exactly once: ${find}`);
+      await writeFile(join(from, file), parts.join(replace));
+    }
+    return await build(`${from}/`);
+  } finally {
+    await rm(from, { recursive: true, force: true });
+  }
 }
 
 async function compile(file: string, to: string): Promise<void> {
