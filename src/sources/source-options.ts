@@ -27,6 +27,7 @@ const POLICIES: Readonly<Record<keyof SourcePolicies, true>> = {
   encodings: true,
   retention: true,
   keepHeaders: true,
+  secretHeaders: true,
   secretHints: true,
   classify: true,
 };

@@ -32,6 +32,7 @@ const acme = (secret: string | Secrets) =>
     signatureHeader: 'X-Acme-Signature',
     idHeader: 'X-Acme-Id',
     prefix: 'sha256=',
+    secretHeaders: ['X-Acme-Key'],
   });
 const sign = (secret: string, body: Buffer | string, encoding: 'hex' | 'base64' = 'hex') =>
   createHmac('sha256', secret).update(body).digest(encoding);
@@ -290,15 +291,21 @@ describe('rejections', () => {
       expect(rows.filter((row) => row.kept)).toHaveLength(1);
     });
 
-    it('are not those that carry a secret as it is: they are explained, and no token is stored', async () => {
-      app = await start(OTHER_SECRET, '24h');
-      const headers = { 'content-type': 'application/json', 'X-Gitlab-Token': 'canary-token-of-gitlab' };
-      expect(await send('gitlab', { headers, body: Buffer.from('{}') })).toMatchObject({ status: 401 });
-      expect(await explained()).toMatchObject({ source: 'gitlab', kept: false });
-      expect(JSON.stringify(await database.query('SELECT * FROM webhook_rejection'))).not.toContain(
-        'canary-token',
-      );
-    });
+    it.each([
+      ['gitlab', { 'X-Gitlab-Token': 'canary-token-of-gitlab' }],
+      ['acme', { 'X-Acme-Signature': 'sha256=00', 'X-Acme-Id': 'k', 'X-Acme-Key': 'canary-token-of-acme' }],
+    ])(
+      'are not those that carry a secret as it is: %s’s is explained, and no token is stored',
+      async (source, own) => {
+        app = await start(OTHER_SECRET, '24h');
+        const headers = { 'content-type': 'application/json', ...own };
+        expect(await send(source, { headers, body: Buffer.from('{}') })).toMatchObject({ status: 401 });
+        expect(await explained()).toMatchObject({ source, kept: false });
+        expect(JSON.stringify(await database.query('SELECT * FROM webhook_rejection'))).not.toContain(
+          'canary-token',
+        );
+      },
+    );
 
     it('R33 are judged as of their arrival: one that came late stays wrong', async () => {
       app = await start(OTHER_SECRET, '24h', 'whsec_formerTestKey0123456789abcdef');

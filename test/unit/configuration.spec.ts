@@ -233,6 +233,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       "sources.lab.keepHeaders: expected no header that holds a secret, received 'X-GitLab-Token'",
     ],
     [
+      'a header to keep that the application itself calls secret',
+      () => withSource({ keepHeaders: ['X-Api-Key'], secretHeaders: ['x-api-key'] }),
+      "sources.acme.keepHeaders: expected no header that holds a secret, received 'X-Api-Key'",
+    ],
+    [
       'a secret without a list',
       () => withSource({ secrets: AWARDEE_SECRET }),
       'hmac.secrets: expected an array of texts or a function, received string',

@@ -28,6 +28,8 @@ export interface Source {
   readonly bodiesMs: number;
   readonly effectsMs: number;
   readonly keepHeaders: readonly string[];
+  /** In lower case. */
+  readonly secretHeaders: readonly string[];
   /** By position of the secret. */
   readonly secretHints: readonly string[];
   readonly classify: Classifier | undefined;
@@ -72,6 +74,7 @@ const shape = {
     ])
     .optional(),
   keepHeaders: z.array(headerName).optional(),
+  secretHeaders: z.array(headerName).optional(),
   secretHints: z.array(z.string().max(60)).max(5).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
 };
@@ -94,7 +97,11 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
   }
   check(schema, definition, where);
   const { provider } = definition;
-  const secret = definition.keepHeaders?.find((one) => provider.secretHeaders?.includes(one.toLowerCase()));
+  const secretHeaders = [...(provider.secretHeaders ?? []), ...(definition.secretHeaders ?? [])].map((one) =>
+    one.toLowerCase(),
+  );
+  const keepHeaders = [...(provider.keepHeaders ?? []), ...(definition.keepHeaders ?? [])];
+  const secret = keepHeaders.find((one) => secretHeaders.includes(one.toLowerCase()));
   if (secret !== undefined) {
     throw new ConfigurationError(
       `${where}.keepHeaders: expected no header that holds a secret, received '${secret}'`,
@@ -118,12 +125,8 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     maxBytes: definition.maxBytes ?? provider.maxBytes ?? 1024 * 1024,
     encodings: definition.encodings ?? [],
     ...retention(definition.retention ?? {}, provider, where),
-    keepHeaders: [
-      'content-type',
-      'user-agent',
-      ...(provider.keepHeaders ?? []),
-      ...(definition.keepHeaders ?? []),
-    ],
+    keepHeaders: ['content-type', 'user-agent', ...keepHeaders],
+    secretHeaders,
     secretHints: definition.secretHints ?? [],
     classify: definition.classify,
   };

@@ -58,6 +58,8 @@ export interface SourcePolicies {
   readonly retention?: Duration | SourceRetention;
   /** Further headers to keep with the claim; never one that holds a secret. */
   readonly keepHeaders?: readonly string[];
+  /** Further headers in which your sender sends a secret as it is, such as an API key. They are never stored. @default the provider's */
+  readonly secretHeaders?: readonly string[];
   /** Names for the secrets, in their order, by which the dashboard tells them apart: ['2026', 'old']. Never a part of one. @default none */
   readonly secretHints?: readonly string[];
   /** Overrides whether a failure is transient or permanent, for all handlers of this source. */

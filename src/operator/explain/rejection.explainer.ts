@@ -78,8 +78,8 @@ export class RejectionExplainer {
   }
 
   /** One with a token could be verified again only by the token, which is not stored. */
-  private keeps({ provider }: Source, { headers }: WebhookRequest): boolean {
-    const isToken = provider.secretHeaders?.some((name) => headers.first(name) !== undefined) ?? false;
+  private keeps({ secretHeaders }: Source, { headers }: WebhookRequest): boolean {
+    const isToken = secretHeaders.some((name) => headers.first(name) !== undefined);
     return this.options.keepRejectionsMs > 0 && !isToken;
   }
 
