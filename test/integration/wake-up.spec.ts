@@ -1,5 +1,6 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, OnWebhook, hmac, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { Rounds } from '../../src/outbox/relay/rounds.js';
 import type { RelayOptions, WebhooksOptions } from '../../src/core/options/options.js';
 import { ListenConnection } from '../../src/storage/postgres/listen-connection.js';
@@ -83,12 +84,15 @@ describe('wake-up across instances', () => {
     await notifyIsOurs();
   };
   const told = () => database.query<{ claims: number }>(`SELECT claims FROM told`);
+  /** With rounds to make, the loop makes one after the other. */
+  const QUIET_MS = 500;
   const rare = { pollInterval: '1h' } as const;
   const lost = () => warnings.filter((text) => text.includes('LISTEN is down'));
   /** The rounds at start-up are over, those after the listener's probe too: what comes now is found by a wake or a poll. */
   const ready = async (app: INestApplication, listens = true) => {
     if (listens) await until(() => app.get(WakeListener).listening);
     await until(() => app.get(Rounds).isDry('awardee/Handlers.record'));
+    await until(() => app.get(RelayLoop).silentMs > QUIET_MS);
   };
   /** Time for what must not happen. */
   const settled = () => new Promise((resolve) => setTimeout(resolve, 300));
