@@ -157,7 +157,7 @@ export const api = {
     act<object>('issue', { fingerprint, state, reason }),
   verifyAgain: (source: string, after: string | undefined, reason: string) =>
     act<SecondLook>('verify-again', { source, ...(after ? { after } : {}), reason }),
-  reveal: (what: { event: string } | { effect: string }) => act<Content>('reveal', what),
+  reveal: (what: { event: string; conflict?: string } | { effect: string }) => act<Content>('reveal', what),
   download: async (what: { event: string } | { effect: string }) => (await post('download', what)).blob(),
   previewReplay: (events: EventKey[], refire: string[], newEffects: NewEffects) =>
     act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire, newEffects }),

@@ -158,9 +158,19 @@ export interface EventDetail {
   erasedAt: string | null;
   rows: EventRow[];
   attempts: Attempt[];
-  conflicts: { kind: string; sha256: string; deliveries: number; firstAt: string; lastAt: string }[];
+  conflicts: Conflict[];
   matches: string[];
   body?: Content;
+}
+export interface Conflict {
+  kind: string;
+  sha256: string;
+  deliveries: number;
+  firstAt: string;
+  lastAt: string;
+  headers: Record<string, string> | null;
+  kept: boolean;
+  otherId: string | null;
 }
 export interface DeadGroup {
   fingerprint: string;

@@ -180,15 +180,22 @@ export class DashboardActions {
   /** Stored bytes that a person asked for, after their being shown was noted. */
   async revealed(body: unknown, by: string): Promise<{ bytes: Buffer; name: string }> {
     const input = read(ACTION_INPUT.reveal, body, 'reveal');
-    const id = input.event ?? input.effect;
+    const { event, effect, conflict } = input;
+    const id = event ?? effect;
     if (id === undefined) throw new InputRefused('reveal: expected event or effect');
-    const bytes =
-      input.event === undefined ? await this.inspector.payload(id) : (await this.inspector.body(id))?.body;
+    const bytes = await this.stored(id, event !== undefined, conflict);
     if (!bytes) throw new InputRefused('there is no content: it was removed, or there is no such row');
     const how = input.download === true ? 'downloaded' : 'shown';
-    const what = `${input.event === undefined ? 'effect' : 'event'} ${id}`;
+    const of = event === undefined ? 'effect' : conflict === undefined ? 'event' : 'conflict of event';
+    const what = `${of} ${id}`;
     await this.operator.revealed(what, how, { by, reason: input.reason || LOOKED });
     return { bytes, name: `${id}.txt` };
+  }
+
+  private async stored(id: string, ofEvent: boolean, conflict: string | undefined) {
+    if (!ofEvent) return this.inspector.payload(id);
+    if (conflict !== undefined) return this.inspector.conflictBody(id, conflict);
+    return (await this.inspector.body(id))?.body;
   }
 }
 

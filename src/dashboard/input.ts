@@ -36,6 +36,10 @@ export const ACTION_INPUT = {
   reveal: z.strictObject({
     event: uuid.optional(),
     effect: uuid.optional(),
+    conflict: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/)
+      .optional(),
     download: z.boolean().optional(),
     reason: text(1_000).default(''),
   }),

@@ -258,13 +258,12 @@ export class Claimer {
       return differs ? [{ ...event, first }] : [];
     });
     for (const { source } of differing) this.tally.add(source, 'other-bytes');
-    const contradicting = differing.filter(({ source, first, body }) => {
+    const contradicting = differing.filter(({ source, compare, first, body }) => {
       const { changes = [] } = this.options.sources.get(source)!.provider.retries;
-      return first !== undefined && !isSameContent(first, body, changes);
+      return compare === 'bytes' || (first !== undefined && !isSameContent(first, body, changes));
     });
     if (contradicting.length > 0) await this.claims.recordConflicts(statements, contradicting);
-    for (const event of [...differing.filter(({ compare }) => compare === 'bytes'), ...contradicting])
-      this.conflicts.tell(event, 'other-bytes');
+    for (const event of contradicting) this.conflicts.tell(event, 'other-bytes');
     return results.map(({ revived }) => revived);
   }
 

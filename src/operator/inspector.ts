@@ -170,6 +170,14 @@ export class Inspector {
     return this.reads.run((manager) => this.search.body(manager, id));
   }
 
+  /**
+   * Bytes that came under the id of an event and contradict its own: of long ones the first 256 kB.
+   * @param sha256 in hexadecimal
+   */
+  async conflictBody(id: string, sha256: string): Promise<Buffer | null | undefined> {
+    return this.reads.run((manager) => this.search.conflictBody(manager, id, sha256));
+  }
+
   /** An effect's frozen payload. */
   async payload(outboxId: string): Promise<Buffer | null | undefined> {
     return this.reads.run((manager) => this.search.payload(manager, outboxId));

@@ -113,26 +113,40 @@ export const DUPLICATES = `
            waits = order_key IS NOT NULL, alone = false, rerun = ${rerun()}
       FROM dead WHERE o.id = dead.id
     RETURNING o.source, o.tenant, o.event_id
-  ), conflicts AS (
-    INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries)
-    SELECT source, tenant, event_id, 'other-bytes', body_sha256, count(*)
-      FROM known WHERE differs AND compare = 'bytes'
-     GROUP BY source, tenant, event_id, body_sha256
-     ORDER BY source, tenant, event_id, body_sha256
-        ON CONFLICT (source, tenant, event_id, kind, body_sha256)
-        DO UPDATE SET deliveries = webhook_conflict.deliveries + EXCLUDED.deliveries, last_at = now()
   )
   SELECT nth::int, differs, CASE WHEN differs AND compare = 'content' THEN body END AS first, EXISTS (
            SELECT FROM revived r WHERE r.source = k.source AND r.tenant = k.tenant AND r.event_id = k.event_id) AS revived
     FROM known k`;
 
-/** Of deliveries whose content was compared by the process, since it has to be parsed for that. */
+/** Of each body that contradicts a first one, so many bytes are kept, and of so many bodies for each event. */
+const KEPT_BYTES = 256 * 1024;
+const KEPT_BODIES = 5;
+
+// A body is kept only while the claim has its own, and behind the claim's lock: an erasure at the same moment would not find it. A
+// claim that somebody has locked is not waited for; the conflict is noted without its body then.
 export const CONFLICTS = `
-  INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries)
-  SELECT source, tenant, event_id, 'other-bytes', body_sha256, count(*)
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) AS i(source, tenant, event_id, body_sha256)
-   GROUP BY source, tenant, event_id, body_sha256
-   ORDER BY source, tenant, event_id, body_sha256
+  WITH given AS (
+    SELECT source, tenant, event_id, body_sha256, count(*)::int AS deliveries, min(nth) AS nth
+      FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[]) WITH ORDINALITY AS i(source, tenant, event_id, body_sha256, nth)
+     GROUP BY source, tenant, event_id, body_sha256
+  ), whole AS MATERIALIZED (
+    SELECT c.source, c.tenant, c.event_id
+      FROM (SELECT DISTINCT source, tenant, event_id FROM given ORDER BY source, tenant, event_id) g
+     CROSS JOIN LATERAL (
+       SELECT source, tenant, event_id FROM webhook_claim
+        WHERE source = g.source AND tenant = g.tenant AND event_id = g.event_id AND body IS NOT NULL
+          FOR SHARE SKIP LOCKED) c
+  )
+  INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, deliveries, headers, body)
+  SELECT g.source, g.tenant, g.event_id, 'other-bytes', g.body_sha256, g.deliveries,
+         CASE WHEN kept THEN ($5::jsonb[])[g.nth] END, CASE WHEN kept THEN substring(($6::bytea[])[g.nth] FOR ${KEPT_BYTES}) END
+    FROM given g
+   CROSS JOIN LATERAL (
+     SELECT EXISTS (SELECT FROM whole w WHERE w.source = g.source AND w.tenant = g.tenant AND w.event_id = g.event_id)
+            AND ${KEPT_BODIES} > (SELECT count(*) FROM webhook_conflict k
+                                   WHERE k.source = g.source AND k.tenant = g.tenant AND k.event_id = g.event_id
+                                     AND k.body IS NOT NULL) AS kept) k
+   ORDER BY g.source, g.tenant, g.event_id, g.body_sha256
       ON CONFLICT (source, tenant, event_id, kind, body_sha256)
       DO UPDATE SET deliveries = webhook_conflict.deliveries + EXCLUDED.deliveries, last_at = now()`;
 

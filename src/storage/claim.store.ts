@@ -23,7 +23,7 @@ export interface ClaimResult {
 export interface Duplicate extends EventKey {
   readonly bodySha256: Buffer;
   readonly revive: boolean;
-  /** `bytes`: others than the first are recorded as a conflict. `content`: the caller compares, and needs the first where they differ. */
+  /** `bytes`: others than the first contradict it. `content`: the caller compares, and needs the first where they differ. */
   readonly compare?: 'bytes' | 'content';
 }
 
@@ -57,7 +57,7 @@ export class ClaimStore {
 
   /**
    * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and looks whether the bytes
-   * differ from the first, which it records under `compare: 'bytes'`. Erased events are left alone.
+   * differ from the first. Erased events are left alone.
    */
   async duplicates(statements: Statements, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
     const known: (DuplicateResult & { nth: number; first: Buffer | null })[] = await query(
@@ -79,12 +79,17 @@ export class ClaimStore {
     });
   }
 
-  /** Records deliveries whose content contradicts that of the first. */
+  /** Records deliveries that contradict the first, with the bytes that they brought. */
   async recordConflicts(
     statements: Statements,
-    conflicts: readonly (EventKey & { readonly bodySha256: Buffer })[],
+    conflicts: readonly (EventKey & Pick<NewClaim, 'headers' | 'body'> & { readonly bodySha256: Buffer })[],
   ): Promise<void> {
-    await query(statements, CONFLICTS, [...keysOf(conflicts), conflicts.map((c) => c.bodySha256)]);
+    await query(statements, CONFLICTS, [
+      ...keysOf(conflicts),
+      conflicts.map((c) => c.bodySha256),
+      conflicts.map((c) => JSON.stringify(c.headers)),
+      conflicts.map((c) => c.body),
+    ]);
   }
 
   /**

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Tally } from '../../src/core/telemetry/tally.js';
-import { OnWebhook, Replays, type Alert } from '../../src/index.js';
+import { DataSource } from 'typeorm';
+import { Erasure, Inspector, OnWebhook, Replays, type Alert } from '../../src/index.js';
 import { ADAPTERS } from '../support/application.js';
 import { DUPLICATE, OK, Receiver } from '../support/receiver.js';
 import { githubEvent, sesmetric, signature, STRIPE_SECRET } from '../support/signing.js';
@@ -57,6 +58,12 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
     receiver.query(`SELECT kind, deliveries FROM webhook_conflict WHERE event_id = $1 ORDER BY first_at`, [
       eventId,
     ]);
+  const ourId = async (eventId: string) => {
+    const [claim] = await receiver.query<{ id: string }>(`SELECT id FROM webhook_claim WHERE event_id = $1`, [
+      eventId,
+    ]);
+    return claim!.id;
+  };
   const counted = async (source: string, metric: string) => {
     const counts = receiver.app.get(Tally).drain().metrics;
     return counts.find((count) => count.source === source && count.metric === metric)?.value;
@@ -80,6 +87,62 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
         kind: 'conflict',
         conflict: 'other-bytes',
         event: { source: 'github', tenant: '', eventId: 'guid-1' },
+      });
+    });
+
+    describe('keeps what came, to be compared', () => {
+      const kept = (eventId: string) =>
+        receiver.query<{ body: string | null; headers: Record<string, string> | null }>(
+          `SELECT convert_from(body, 'UTF8') AS body, headers FROM webhook_conflict
+            WHERE event_id = $1 AND kind = 'other-bytes' ORDER BY first_at, deliveries`,
+          [eventId],
+        );
+      const comes = async (eventId: string, ...contents: readonly object[]) => {
+        for (const content of contents)
+          await receiver.deliver('github', githubEvent(eventId, 'push', { eventId, ...content }));
+      };
+
+      it('the bytes and headers of the first delivery that brought them, and where they can be looked up', async () => {
+        await comes('kept-1', { n: 1 }, { n: 2 }, { n: 2 });
+        expect(await kept('kept-1')).toEqual([
+          {
+            body: '{"eventId":"kept-1","n":2}',
+            headers: expect.objectContaining({ 'x-github-delivery': 'kept-1' }),
+          },
+        ]);
+        const inspector = receiver.app.get(Inspector);
+        const id = await ourId('kept-1');
+        const [conflict] = (await inspector.event(id))!.conflicts;
+        expect(conflict).toMatchObject({ kind: 'other-bytes', kept: true, deliveries: 2, otherId: null });
+        expect((await inspector.conflictBody(id, conflict!.sha256))!.toString()).toContain('"n":2');
+        expect(await inspector.conflictBody(id, '0'.repeat(64))).toBeUndefined();
+      });
+
+      it('of long bodies the first 256 kB, and of an event five bodies', async () => {
+        await comes('kept-2', { n: 0 }, { long: 'x'.repeat(300_000) });
+        expect((await kept('kept-2')).map(({ body }) => body?.length)).toEqual([256 * 1024]);
+        await comes('kept-3', ...Array.from({ length: 8 }, (_, n) => ({ n })));
+        const bodies = await kept('kept-3');
+        expect(bodies.map(({ body }) => body !== null)).toEqual([true, true, true, true, true, false, false]);
+      });
+
+      it('nothing of an event whose own body is gone, or is about to go', async () => {
+        await comes('kept-4', { n: 1 });
+        const erasing = receiver.app.get(DataSource).createQueryRunner();
+        try {
+          await erasing.startTransaction();
+          await erasing.query(`SELECT FROM webhook_claim WHERE event_id = 'kept-4' FOR UPDATE`);
+          await comes('kept-4', { n: 2 });
+          expect(await kept('kept-4')).toEqual([{ body: null, headers: null }]);
+        } finally {
+          await erasing.rollbackTransaction();
+          await erasing.release();
+        }
+        await comes('kept-4', { n: 3 });
+        const event = { source: 'github', tenant: '', eventId: 'kept-4' };
+        await receiver.app.get(Erasure).erase(event, { by: 'a test', reason: 'to see' });
+        await comes('kept-4', { n: 4 });
+        expect((await kept('kept-4')).map(({ body }) => body)).toEqual([null, null]);
       });
     });
 
@@ -202,6 +265,8 @@ describe.each(ADAPTERS)('deliveries that contradict what is known, over HTTP on 
       expect(await receiver.deliver('github', githubEvent('guid-4', 'push', { n: 4 }))).toBe(OK);
       expect(await receiver.claims('guid-4')).toBe(1);
       expect(await conflicts('guid-4')).toEqual([{ kind: 'suspected-replay', deliveries: 1 }]);
+      const seen = await receiver.app.get(Inspector).event(await ourId('guid-4'));
+      expect(seen!.conflicts).toMatchObject([{ kept: false, otherId: await ourId('guid-3') }]);
       expect(alerts).toEqual([
         {
           kind: 'conflict',

@@ -293,6 +293,17 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         expect.objectContaining({ action: 'content downloaded', target: `event ${id}` }),
         expect.objectContaining({ action: 'content shown', target: `event ${id}` }),
       ]);
+      await database.query(
+        `INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, body)
+         SELECT source, tenant, event_id, 'other-bytes', decode($2, 'hex'), 'canary-4243' FROM webhook_claim WHERE id = $1`,
+        [id, 'ab'.repeat(32)],
+      );
+      expect((await ask(`/api/events/${id}`)).text).not.toContain('canary-4243');
+      const other = await act('reveal', { event: id, conflict: 'ab'.repeat(32) });
+      expect(other.json).toMatchObject({ text: 'canary-4243' });
+      expect((await ask('/api/audit')).json['audit']).toContainEqual(
+        expect.objectContaining({ action: 'content shown', target: `conflict of event ${id}` }),
+      );
     });
 
     it('asks the application about each action', async () => {

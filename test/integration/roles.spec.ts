@@ -62,7 +62,7 @@ async function start(part: Part, webhooks: Partial<WebhooksOptions>): Promise<Te
     configure: (app: INestApplication) => app.useLogger({ log: keep, warn: keep, error: keep }),
     webhooks: {
       schema: 'webhooks',
-      sources: { awardee: awardeeSource() },
+      sources: { awardee: awardeeSource({ retriesSameBytes: true }) },
       ...webhooks,
     },
   });
@@ -117,6 +117,9 @@ describe('the roles of docs/deploying.md', () => {
     for (const id of ['a', 'b', 'a']) verdicts.push((await receiver.deliver(id)).body);
     expect(verdicts).toMatchObject([{ status: 'ok' }, { status: 'ok' }, { status: 'duplicate' }]);
     expect((await receiver.deliver('a', 'grant.made', { other: 'bytes' })).status).toBe(200);
+    expect(await database.query(`SELECT FROM webhooks.webhook_conflict WHERE body IS NOT NULL`)).toHaveLength(
+      1,
+    );
     const forged = await receiver.app
       .get(Inbox)
       .receive('awardee', { headers: {}, rawBody: Buffer.from('{}') });

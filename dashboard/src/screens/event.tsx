@@ -3,6 +3,7 @@ import { api, type EventKey } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { ActDialog } from '../parts/act-dialog.tsx';
 import { visible } from '../text.ts';
+import { Comparison, Conflicts } from '../parts/conflicts.tsx';
 import { ContentView } from '../parts/content-view.tsx';
 import { History, PlaceOf } from '../parts/history.tsx';
 import { Decide, ParkDialog } from '../parts/decide-dialog.tsx';
@@ -27,7 +28,7 @@ import { bytes, count, duration, plural } from '../format.ts';
 import { titled } from '../title.ts';
 import { href, type Route } from '../router.ts';
 
-import type { Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
+import type { Conflict, Content, ErasureReport, EventDetail, EventRow } from '../types.ts';
 import { useQuery } from '../use-query.ts';
 
 export function Event({ route }: { route: Route }) {
@@ -45,6 +46,7 @@ function useTitle(title: string): void {
 function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
   useTitle(`${event.type || 'Event'} ${event.eventId}`);
   const [doing, setDoing] = useState<Doing>();
+  const [compared, setCompared] = useState<Conflict>();
   const can = {
     revive: useCan('revive'),
     replay: useCan('replay'),
@@ -110,6 +112,7 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
             <Timeline event={event} />
           </Panel>
           <History event={event} />
+          {compared && <Comparison key={compared.sha256} event={event} conflict={compared} />}
           <Body event={event} />
         </div>
         <div>
@@ -142,21 +145,7 @@ function Detail({ event, reload }: { event: EventDetail; reload: () => void }) {
               Only these are kept. A signature is among them where the source names its header in keepHeaders.
             </p>
           </Panel>
-          {event.conflicts.length > 0 && (
-            <Panel title="Conflicts">
-              {event.conflicts.map((conflict) => (
-                <p key={conflict.sha256} class="row">
-                  <span>
-                    {conflict.kind === 'other-bytes'
-                      ? 'Came with other bytes'
-                      : 'Bytes known under another id'}
-                    , {plural(conflict.deliveries, 'time')}; the first are kept.
-                  </span>
-                  <When at={conflict.lastAt} />
-                </p>
-              ))}
-            </Panel>
-          )}
+          {event.conflicts.length > 0 && <Conflicts event={event} onCompare={setCompared} />}
         </div>
       </div>
       {doing === 'decide' && <Decide rows={parked} onClose={close} />}

@@ -52,8 +52,18 @@ export const EVENT_ROWS = `
    ORDER BY o.created_at, o.id LIMIT 500`;
 
 export const CONFLICTS = `
-  SELECT kind, encode(body_sha256, 'hex') AS sha256, deliveries, first_at AS "firstAt", last_at AS "lastAt"
-    FROM webhook_conflict WHERE source = $1 AND tenant = $2 AND event_id = $3 ORDER BY first_at LIMIT 50`;
+  SELECT k.kind, encode(k.body_sha256, 'hex') AS sha256, k.deliveries, k.first_at AS "firstAt", k.last_at AS "lastAt", k.headers,
+         k.body IS NOT NULL AS kept, other.id AS "otherId"
+    FROM webhook_conflict k
+    LEFT JOIN LATERAL (SELECT id FROM webhook_claim
+                        WHERE k.kind = 'suspected-replay' AND source = k.source AND tenant = k.tenant
+                          AND body_sha256 = k.body_sha256 AND event_id <> k.event_id LIMIT 1) other ON true
+   WHERE k.source = $1 AND k.tenant = $2 AND k.event_id = $3 ORDER BY k.first_at LIMIT 50`;
+
+export const CONFLICT_BODY = `
+  SELECT k.body FROM webhook_claim c
+    JOIN webhook_conflict k ON k.source = c.source AND k.tenant = c.tenant AND k.event_id = c.event_id
+   WHERE c.id = $1 AND k.kind = 'other-bytes' AND k.body_sha256 = decode($2, 'hex')`;
 
 /** Effects, newest first; states that few rows are in are looked up from their own indexes. */
 export function effects(filter: ListFilter, limit: number, scan: number, before?: string): Walk {

@@ -7,6 +7,7 @@ import type { DeadReason, EventState, OutboxState, ParkedReason } from '../../co
 import {
   BY_EVENT_ID,
   BY_OUR_ID,
+  CONFLICT_BODY,
   CONFLICTS,
   DETAIL,
   EVENT_ROWS,
@@ -107,6 +108,12 @@ export interface Conflict {
   readonly deliveries: number;
   readonly firstAt: Date;
   readonly lastAt: Date;
+  /** Of the first delivery with these bytes. */
+  readonly headers: Readonly<Record<string, string>> | null;
+  /** Whether its bytes are kept, to be compared. */
+  readonly kept: boolean;
+  /** Our id of the event that the bytes of a suspected replay are known of. */
+  readonly otherId: string | null;
 }
 
 /** Claims that one page may look at; fewer where the state of each has to be derived. */
@@ -179,6 +186,12 @@ export class SearchStore {
       [id],
     );
     return row;
+  }
+
+  /** Bytes that contradict those of the event. */
+  async conflictBody(manager: EntityManager, id: string, sha256: string): Promise<Buffer | null | undefined> {
+    const [row]: { body: Buffer | null }[] = await query(manager, CONFLICT_BODY, [id, sha256]);
+    return row?.body;
   }
 
   /** The frozen payload of an effect. */
