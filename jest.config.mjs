@@ -22,6 +22,7 @@ export const LONG = [
   'e2e/unfinished-bodies',
   'e2e/whole-application',
   'integration/*-plans',
+  'integration/destinations',
   'integration/business-record',
   'integration/closed-manager',
   'integration/crash-kit',

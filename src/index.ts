@@ -57,6 +57,7 @@ export { Revivals } from './operator/revivals.js';
 
 export type { Decider } from './core/decider.js';
 export type { ParkedDecision } from './storage/desk/decision.store.js';
+export type { Destination } from './storage/destination.store.js';
 export type { Pause, PauseKind } from './storage/pause.store.js';
 export type { NamedEffect, NewEffects } from './storage/leased-rows.js';
 export type { EventCriteria } from './storage/desk/replay.store.js';

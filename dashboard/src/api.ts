@@ -3,6 +3,7 @@ import type {
   Audit,
   Content,
   DeadGroup,
+  Destination,
   Counts,
   DeadPage,
   Effect,
@@ -142,6 +143,7 @@ export const api = {
   sources: (q: string, after?: string, signal?: AbortSignal) =>
     get<SourcePage>('sources', { q, after }, signal),
   paused: (signal?: AbortSignal) => get<{ paused: Pause[] }>('paused', {}, signal),
+  destinations: (signal?: AbortSignal) => get<{ destinations: Destination[] }>('destinations', {}, signal),
   relays: (signal?: AbortSignal) => get<Relays>('relays', {}, signal),
   audit: (q: string, after?: string, signal?: AbortSignal) =>
     get<{ audit: Audit[]; next?: string }>('audit', { q, after, zone: zoneName() }, signal),
@@ -170,7 +172,7 @@ export const api = {
     act<{ decided: boolean; why?: string }>('decide', { id, decision, reason }),
   cancel: (id: string, reason: string) => act<{ cancelled: boolean; why?: string }>('cancel', { id, reason }),
   erase: (event: EventKey, reason: string) => act<ErasureReport>('erase', { event, reason }),
-  pause: (kind: Pause['kind'], name: string, paused: boolean, reason: string) =>
+  pause: (kind: Pause['kind'] | 'destination', name: string, paused: boolean, reason: string) =>
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
 };
 

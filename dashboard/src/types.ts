@@ -302,6 +302,15 @@ export interface ErasureReport {
   possiblySent: { name: string }[];
   sent: { name: string }[];
 }
+export interface Destination {
+  name: string;
+  state: 'closed' | 'open';
+  openedAt: string | null;
+  failures: number;
+  failedAt: string | null;
+  error: string | null;
+  notBefore: string | null;
+}
 export interface Pause {
   kind: 'source' | 'handler' | 'effect';
   name: string;

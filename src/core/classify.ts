@@ -29,7 +29,7 @@ const PERMANENT_SQLSTATE = new Set(['22', '23']);
  * HTTP errors are recognised by `status`, `statusCode` or `response.status`, database errors by `code` or `driverError.code`.
  */
 export function classify(error: unknown, ...classifiers: readonly (Classifier | undefined)[]): Failure {
-  const delayMs = retryAfterMs(error);
+  const delayMs = error instanceof RetryAfter ? error.delayMs : retryAfterHeader(error);
   for (const classifier of classifiers) {
     const kind = classifier?.(error);
     if (kind === 'permanent') return { kind };
@@ -54,6 +54,22 @@ export function isKnownNotDone(error: unknown): boolean {
   const status = statusOf(error);
   if (status !== undefined) return status >= 400 && status < 500;
   return property(error, 'notDone') === true;
+}
+
+/**
+ * Whether an error says that the other side does not work, whatever it is asked: it does not answer, or says so (408, 429, 5xx).
+ * Undefined where nothing is said about it, as by an error of the code itself.
+ */
+export function isOutOfOrder(error: unknown): boolean | undefined {
+  const status = statusOf(error);
+  if (status !== undefined) return TRANSIENT_STATUS.has(status) || status >= 500;
+  if (error instanceof WebhookInboxError) return error.code === 'TIMED_OUT' || undefined;
+  return isOfNetwork(error) || isOfNetwork(property(error, 'cause')) || undefined;
+}
+
+function isOfNetwork(error: unknown): boolean {
+  const code = property(error, 'code');
+  return typeof code === 'string' && /^(?:E(?:CONN|PIPE|TIMEDOUT|HOST|NET|AI_|NOTFOUND)|UND_ERR_)/.test(code);
 }
 
 /** Whether a value was refused by the database, or could not be encoded for it. The same value would fail again. */
@@ -112,8 +128,8 @@ function isConnectionError(error: unknown): boolean {
   );
 }
 
-function retryAfterMs(error: unknown): number | undefined {
-  if (error instanceof RetryAfter) return error.delayMs;
+/** What the other side has asked for by `Retry-After`, in milliseconds. */
+export function retryAfterHeader(error: unknown): number | undefined {
   const headers = property(error, 'headers') ?? property(property(error, 'response'), 'headers');
   const get = property(headers, 'get');
   const value =

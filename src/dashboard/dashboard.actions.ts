@@ -169,8 +169,11 @@ export class DashboardActions {
       }
       case 'pause': {
         const input = read(ACTION_INPUT.pause, body, name);
-        const act = input.paused ? 'pause' : 'resume';
-        return { changed: await this.operator[act](input.kind, input.name, deed(input)) };
+        const { kind, name: of, paused } = input;
+        if (!paused) return { changed: await this.operator.resume(kind, of, deed(input)) };
+        if (kind === 'destination')
+          throw new InputRefused('pause.kind: pause the effect, not its destination');
+        return { changed: await this.operator.pause(kind, of, deed(input)) };
       }
       default:
         throw new InputRefused('unknown action');

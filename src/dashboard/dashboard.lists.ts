@@ -132,6 +132,7 @@ export class DashboardLists {
       overview: () => this.stats.overview(read(QUERY.overview, query, 'query').range),
       relays: () => this.inspector.relays(),
       alerts: async () => ({ alerts: await this.inspector.alerts() }),
+      destinations: async () => ({ destinations: await this.inspector.destinations() }),
       counts: () => this.inspector.counts(),
     };
     if (!Object.hasOwn(lists, name)) return undefined;

@@ -51,7 +51,7 @@ export const ACTION_INPUT = {
   cancel: z.strictObject({ id: uuid, reason }),
   erase: z.strictObject({ event: eventKey, reason }),
   pause: z.strictObject({
-    kind: z.enum(['source', 'handler', 'effect']),
+    kind: z.enum(['source', 'handler', 'effect', 'destination']),
     name: text(255),
     paused: z.boolean(),
     reason,

@@ -3,6 +3,7 @@ import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
 import { toMs } from '../core/options/duration.js';
 import { ConfigurationError } from '../core/errors.js';
+import { rateOf } from '../core/options/rate.js';
 import { configuredSource } from '../core/options/known-source.js';
 import { writtenAs } from '../core/lazy.js';
 import {
@@ -135,6 +136,8 @@ function effect(
     ordered: options.key !== undefined,
     onDead: options.onDead ?? 'release',
     keyRetentionMs: options.keyRetention === false ? Infinity : toMs(options.keyRetention ?? '24h')!,
+    rate: options.rate === undefined ? undefined : rateOf(options.rate),
+    opensAfter: options.opensAfter === false ? undefined : (options.opensAfter ?? 10),
     options,
     instance,
     invoke,

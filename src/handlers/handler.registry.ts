@@ -4,6 +4,7 @@ import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import { headOf, type WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/options/resolve-options.js';
+import type { Rate } from '../core/options/rate.js';
 import type { RetryPolicy } from '../core/options/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options/options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
@@ -58,6 +59,9 @@ export interface Effect extends Work {
   readonly instance: object;
   /** How long its sink remembers a key, in milliseconds; Infinity when it never forgets. */
   readonly keyRetentionMs: number;
+  readonly rate: Rate | undefined;
+  /** Failures in a row after which only probes are sent; undefined for never. */
+  readonly opensAfter: number | undefined;
   invoke(payload: unknown, context: EffectContext): unknown;
 }
 

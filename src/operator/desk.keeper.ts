@@ -26,6 +26,7 @@ import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
 import { WakeListener } from '../outbox/wake/wake.listener.js';
 import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
+import { DestinationStore } from '../storage/destination.store.js';
 import { LeaseStore } from '../storage/lease.store.js';
 import { RelayStore } from '../storage/relay.store.js';
 import { inTransaction, onConnection } from '../storage/postgres/connection.js';
@@ -91,6 +92,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
     private readonly untold: UntoldDeaths,
+    private readonly destinations: DestinationStore,
     alerts: Alerts,
   ) {
     alerts.listen((alert) => this.keep(alert));
@@ -235,6 +237,7 @@ export class DeskKeeper implements OnApplicationBootstrap, OnModuleDestroy, Befo
     await this.relays.prune(manager, INSTANCE_AGE_MS);
     await this.alertStore.prune(manager, KEEP_ALERTS);
     await this.explainer.prune(manager);
+    await this.destinations.prune(manager);
   }
 
   private beat() {

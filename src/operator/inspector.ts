@@ -12,6 +12,7 @@ import { AttemptStore, type Attempt } from '../storage/desk/attempt.store.js';
 import { AuditStore, type AuditRow } from '../storage/desk/audit.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
+import { DestinationStore, type Destination } from '../storage/destination.store.js';
 import { RejectionStore, type ListedRejection } from '../storage/desk/rejection.store.js';
 import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
 import {
@@ -107,6 +108,7 @@ export class Inspector {
     private readonly alertRows: AlertStore,
     private readonly registry: HandlerRegistry,
     private readonly former: FormerSources,
+    private readonly destinationRows: DestinationStore,
   ) {}
 
   /**
@@ -336,6 +338,11 @@ export class Inspector {
     const parsed = this.parsed(filter, 'audit', look);
     const audit = await this.reads.run((manager) => this.auditRows.list(manager, parsed, PAGE, before));
     return { audit, ...nextOf(audit) };
+  }
+
+  /** Destinations of effects that fail, wait or have a rate: 500 at most, those that are not called first. */
+  async destinations(): Promise<Destination[]> {
+    return this.reads.run((manager) => this.destinationRows.list(manager));
   }
 
   /** How much waits for a person; counts stop at 10,000. */

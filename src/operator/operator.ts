@@ -166,8 +166,8 @@ export class Operator {
     return this.pauses.pause(kind, name, decider);
   }
 
-  /** @returns false when it was not paused */
-  async resume(kind: PauseKind, name: string, decider: Decider): Promise<boolean> {
+  /** Of a destination: it is called again. @returns false when it was not paused */
+  async resume(kind: PauseKind | 'destination', name: string, decider: Decider): Promise<boolean> {
     return this.pauses.resume(kind, name, decider);
   }
 

@@ -13,6 +13,7 @@ import { Rounds } from '../outbox/relay/rounds.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
+import { DestinationStore } from '../storage/destination.store.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
 import { RelayStore } from '../storage/relay.store.js';
@@ -47,6 +48,7 @@ export class Pauses {
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
     private readonly relays: RelayStore,
+    private readonly destinations: DestinationStore,
   ) {}
 
   /**
@@ -69,10 +71,12 @@ export class Pauses {
   }
 
   /**
+   * @param kind `destination`: of effects, which is called again at once
    * @returns false when it was not paused
    * @throws InputRefused without `by` or `reason`
    */
-  async resume(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
+  async resume(kind: PauseKind | 'destination', asked: string, decider: Decider): Promise<boolean> {
+    if (kind === 'destination') return this.resumeDestination(asked, decider);
     const work = this.work(kind, asked);
     // A name that is unknown here may have been paused by an instance that knows it.
     const name = work === undefined ? asked : firstName(work);
@@ -83,6 +87,25 @@ export class Pauses {
       this.paused.forget();
       this.logger.log(
         logLine(changed ? 'resumed' : 'nothing changed: it was not paused', { kind, name, by, reason }),
+      );
+      if (changed) this.wakeUp.wake();
+      return [changed, { changed }];
+    });
+  }
+
+  /** Calls a destination again that has failed too often, or asked to wait. */
+  private resumeDestination(name: string, decider: Decider): Promise<boolean> {
+    return this.audit.noted({ action: 'resume', target: `destination ${name}` }, decider, async () => {
+      const { by, reason } = decider;
+      const changed = await this.destinations.resume(this.dataSource.manager, name);
+      this.paused.forget();
+      this.logger.log(
+        logLine(changed ? 'resumed' : 'nothing changed: it is called as usual', {
+          kind: 'destination',
+          name,
+          by,
+          reason,
+        }),
       );
       if (changed) this.wakeUp.wake();
       return [changed, { changed }];

@@ -1,6 +1,7 @@
 import { BatchRunner } from './runs/batch.runner.js';
 import { DeadLetters } from './runs/dead-letters.js';
 import { DeliveryPlaces } from './relay/delivery-places.js';
+import { Destinations } from './runs/destinations.js';
 import { EffectDoubts } from './runs/effect-doubts.js';
 import { EffectRunner } from './runs/effect.runner.js';
 import { EnqueueStores } from './enqueue/run-enqueue.js';
@@ -38,6 +39,7 @@ export const outboxProviders = [
   BatchRunner,
   DeadLetters,
   DeliveryPlaces,
+  Destinations,
   EffectDoubts,
   EffectRunner,
   EffectSettler,

@@ -1,6 +1,5 @@
 import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.sql.js';
-import { FENCE, FENCED_ROWS } from './fence.js';
-import { FREE } from './pending.sql.js';
+import { FENCE, FENCED_ROWS, FREE } from './pending.sql.js';
 
 /**
  * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
@@ -162,7 +161,8 @@ export const RELEASE = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   released AS (
     UPDATE webhook_outbox o SET leased_by = NULL, attempt_base = o.attempt_base + 1,
-           first_leased_at = CASE WHEN o.attempt > 1 OR $5::boolean THEN o.first_leased_at END,
+           first_leased_at = CASE WHEN $5::boolean OR EXISTS (SELECT FROM webhook_attempt a WHERE a.outbox_id = o.id)
+                                  THEN o.first_leased_at END,
            due_at = CASE WHEN $4 = 0 AND NOT o.alone THEN o.due_at
                          ELSE greatest(now(), coalesce($6::timestamptz, now()) + $4 * interval '1 ms') END
       FROM ours WHERE o.id = ours.id

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../core/event.js';
-import { fence, fences } from './fence.js';
 import {
   leaseResult,
   type ExhaustedRow,
@@ -23,7 +22,7 @@ import {
   RENEW,
 } from './outbox.sql.js';
 import { query } from './schema/own-schema.js';
-import { countPending } from './pending.sql.js';
+import { countPending, fence, fences } from './pending.sql.js';
 
 /** A name that this process can run. */
 export interface RunnableName {

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable } from '../core/event.js';
+import { DESTINATION_STATES, type DestinationState } from './destination.store.js';
 import { query } from './schema/own-schema.js';
 
 export type PauseKind = 'source' | 'handler' | 'effect';
@@ -42,6 +43,25 @@ export class PauseStore {
       [kind, names.map((name) => storable(name, 255))],
     );
     return rows.length > 0;
+  }
+
+  /** Names that are not leased, and destinations that are not called as usual: what each relay asks once a second. */
+  async held(manager: EntityManager): Promise<{
+    readonly pauses: readonly Pick<Pause, 'kind' | 'name'>[];
+    readonly destinations: readonly DestinationState[];
+  }> {
+    const rows: ((DestinationState & { kind: 'destination' }) | Pick<Pause, 'kind' | 'name'>)[] = await query(
+      manager,
+      `SELECT kind, name, NULL::boolean AS open, NULL::float8 AS "waitMs" FROM webhook_pause
+        UNION ALL ${DESTINATION_STATES}`,
+    );
+    const pauses: Pick<Pause, 'kind' | 'name'>[] = [];
+    const destinations: DestinationState[] = [];
+    for (const row of rows) {
+      if (row.kind === 'destination') destinations.push(row);
+      else pauses.push(row);
+    }
+    return { pauses, destinations };
   }
 
   async list(manager: EntityManager): Promise<Pause[]> {

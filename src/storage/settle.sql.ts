@@ -1,5 +1,5 @@
 import { endedAttempts } from './desk/attempt.sql.js';
-import { FENCE, FENCED_ROWS } from './fence.js';
+import { FENCE, FENCED_ROWS } from './pending.sql.js';
 import { FORGIVEN } from './outbox.sql.js';
 import { PLACE } from './turn.sql.js';
 

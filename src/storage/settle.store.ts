@@ -4,7 +4,7 @@ import { sqlStateOf } from '../core/classify.js';
 import { storable } from '../core/event.js';
 import { MAX_ERROR_BYTES } from '../core/log/log.js';
 import type { DeadReason, ParkedReason } from '../core/states.js';
-import { fence, fences } from './fence.js';
+import { fence, fences } from './pending.sql.js';
 import type { Lease, NamedEffect } from './leased-rows.js';
 import type { Statement } from './postgres/message-query.js';
 import { plannedOnce } from './postgres/one-message.js';

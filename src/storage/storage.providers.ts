@@ -6,6 +6,7 @@ import { BoundedRead } from './postgres/bounded-read.js';
 import { ClaimStore } from './claim.store.js';
 import { DeadStore } from './desk/dead.store.js';
 import { DoctorStore } from './desk/doctor.store.js';
+import { DestinationStore } from './destination.store.js';
 import { DecisionStore } from './desk/decision.store.js';
 import { EffectStore } from './desk/effect.store.js';
 import { ErasureStore } from './desk/erasure.store.js';
@@ -37,6 +38,7 @@ export const storageProviders = [
   DeadStore,
   DoctorStore,
   DecisionStore,
+  DestinationStore,
   EffectStore,
   ErasureStore,
   LeaseStore,

@@ -85,7 +85,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no fence',
     edits: [
       edit(
-        'src/storage/fence.ts',
+        'src/storage/pending.sql.ts',
         "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
         '`o.id = $1 AND $2::int IS NOT NULL AND $3::uuid IS NOT NULL`;',
       ),
@@ -97,7 +97,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a fence of id and attempt alone, without holder and state',
     edits: [
       edit(
-        'src/storage/fence.ts',
+        'src/storage/pending.sql.ts',
         "`o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;",
         '`o.id = $1 AND o.attempt = $2 AND $3::uuid IS NOT NULL`;',
       ),

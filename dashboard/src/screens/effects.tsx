@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { api, collect } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { Decide, ParkDialog } from '../parts/decide-dialog.tsx';
+import { Destinations } from '../parts/destinations.tsx';
 import { Export } from '../parts/export.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
 import { Paged } from '../parts/more.tsx';
@@ -112,6 +113,7 @@ export function Effects({ route }: { route: Route }) {
         value={q}
         onChange={(value) => (location.hash = href('effects', { q: value }))}
       />
+      <Destinations />
       <Hints of={pages.last?.hints} />
       <Bulk select={select} noun="effect" onAll={() => void all()}>
         {can.decide && parked.length > 0 && (

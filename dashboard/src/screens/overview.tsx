@@ -267,6 +267,8 @@ export function alertLink({ kind, subject }: Pick<Alert, 'kind' | 'subject'>): s
     case 'backlog':
     case 'unknown-name':
       return href('events', { q: 'state:pending' });
+    case 'destination-open':
+      return href('effects');
     case 'parked':
       return href('effects', { q: 'state:parked' });
     case 'rejection-burst':
@@ -294,6 +296,10 @@ function sentence({ kind, facts }: Alert): string {
       return `${fact('duplicates')} of ${fact('deliveries')} deliveries were duplicates: is the dedupe key right?`;
     case 'conflict':
       return facts['conflict'] === 'other-bytes' ? 'Known id, other bytes' : 'Known bytes under a new id';
+    case 'destination-open':
+      return facts['reason'] === 'gone'
+        ? 'The destination wants no more calls (410)'
+        : `${fact('failures')} calls in a row failed: only probes are sent`;
     case 'conflict-burst':
       return `${fact('count')} conflicts within a minute`;
     case 'unknown-name':

@@ -3,9 +3,10 @@ import type { PauseKind } from '../../storage/pause.store.js';
 import { deciderOf, type DeedOptions, type Definition, type Task } from '../command.js';
 import { EXIT, type Exit } from '../terminal/exit.js';
 
-const named = (): Argument[] => [
-  new Argument('<kind>', 'of which kind').choices(['source', 'handler', 'effect']),
-  new Argument('<name>', "a source, 'source/handler', or an effect"),
+const KINDS = ['source', 'handler', 'effect'];
+const named = (kinds = KINDS): Argument[] => [
+  new Argument('<kind>', 'of which kind').choices(kinds),
+  new Argument('<name>', "a source, 'source/handler', an effect, or a destination of effects"),
 ];
 
 export const pause: Definition<object> = {
@@ -20,10 +21,10 @@ export const pause: Definition<object> = {
 
 export const resume: Definition<object> = {
   usage: 'resume',
-  about: 'Ends a pause.',
+  about: 'Ends a pause, or calls a destination again that has failed too often.',
   needs: 'tables',
   writes: true,
-  args: named(),
+  args: named([...KINDS, 'destination']),
   run: (task, options, ...args) => turn('resume', task, options, args),
 };
 
@@ -33,13 +34,17 @@ async function turn(
   options: DeedOptions,
   args: readonly unknown[],
 ): Promise<Exit | undefined> {
-  const [kind, name] = args as [PauseKind, string];
-  const operator = session.operator;
-  const isPaused = (await operator.paused()).some((one) => one.kind === kind && one.name === name);
-  const changed =
-    options.dryRun === true
-      ? isPaused !== (act === 'pause')
-      : await operator[act](kind, name, deciderOf(options));
+  const [kind, name] = args as [PauseKind | 'destination', string];
+  const { operator, inspector } = session;
+  const isPaused =
+    kind === 'destination'
+      ? (await inspector.destinations()).some((one) => one.name === name && one.failures > 0)
+      : (await operator.paused()).some((one) => one.kind === kind && one.name === name);
+  const decide = () =>
+    act === 'pause' && kind !== 'destination'
+      ? operator.pause(kind, name, deciderOf(options))
+      : operator.resume(kind, name, deciderOf(options));
+  const changed = options.dryRun === true ? isPaused !== (act === 'pause') : await decide();
   const would = options.dryRun === true ? 'would be' : 'is';
   out.answer({ ...(options.dryRun === true && { dryRun: true }), kind, name, changed }, () =>
     out.line(

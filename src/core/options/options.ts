@@ -260,6 +260,18 @@ export interface EffectOptions<TPayload = unknown> extends WorkOptions, OrderOpt
    * `false`: it never forgets. @default '24h'
    */
   readonly keyRetention?: Duration | false;
+  /**
+   * The place that a payload is sent to, such as the host or the id of a customer's endpoint. Rates, waiting and failures are the
+   * destination's: those of one do not delay the others. @default the name of the effect
+   */
+  destination?(payload: TPayload): string;
+  /** Most calls to a destination, by all instances together: '50/s', '100/min' or '1000/h'. @default no limit */
+  readonly rate?: string;
+  /**
+   * After so many failures in a row (time-outs, broken connections, 408, 429, 5xx) nothing but a probe is sent to the destination, until
+   * one is answered. Rows wait, and lose no attempt. @default 10
+   */
+  readonly opensAfter?: number | false;
 }
 
 export interface ProbeContext {

@@ -18,6 +18,7 @@ import type {
 } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
+import { rateOf } from './rate.js';
 import { check, duration, pause, schemaName } from './schema.js';
 
 /** What is kept for how long, in milliseconds, whichever source it is of. */
@@ -192,6 +193,14 @@ const effectSchema = z.strictObject({
   probeFirst: z.boolean().optional(),
   inDoubt: z.enum(['retry', 'park']).optional(),
   keyRetention: z.union([z.literal(false), duration]).optional(),
+  destination: answering().optional(),
+  rate: z
+    .string()
+    .refine((value) => rateOf(value) !== undefined, {
+      error: "expected a rate such as '50/s', '100/min' or '1000/h'",
+    })
+    .optional(),
+  opensAfter: z.union([z.literal(false), count]).optional(),
 });
 
 /** @throws ConfigurationError naming the option's path, what was expected and what was received */

@@ -67,6 +67,17 @@ export type Alert =
       readonly event: EventKey;
       readonly effects: readonly string[];
     }
+  /**
+   * So many calls to a destination of effects failed in a row that only probes are sent to it now. Its rows wait, and go on by themselves
+   * when a probe is answered. `gone`: it asked for no more calls (410), so that no probe is sent; resume it by hand.
+   */
+  | {
+      readonly kind: 'destination-open';
+      readonly name: string;
+      readonly failures: number;
+      readonly reason: 'failing' | 'gone';
+      readonly error: string;
+    }
   /** A provider that was to redeliver did not, so that our relay took the row. */
   | {
       readonly kind: 'not-redelivered';

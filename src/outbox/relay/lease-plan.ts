@@ -6,6 +6,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Effect, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { RunnableName } from '../../storage/outbox.store.js';
+import { Destinations } from '../runs/destinations.js';
 import type { Occupant } from './job.js';
 import { Pace } from './pace.js';
 import { PausedNames } from './paused-names.js';
@@ -75,6 +76,7 @@ export class LeasePlan {
     private readonly registry: HandlerRegistry,
     private readonly paused: PausedNames,
     private readonly pace: Pace,
+    private readonly destinations: Destinations,
   ) {}
 
   /** @throws ConfigurationError when handlers could take every connection, so that nothing could be claimed while they run */
@@ -253,7 +255,8 @@ export class LeasePlan {
     );
     const names = effects.map(([name, effect]): RunnableName => {
       const parks = effect.options.inDoubt === 'park';
-      return { ...room(shares, [name, effect], free, half(max)), parks };
+      const one = room(shares, [name, effect], free, half(max));
+      return { ...one, limit: Math.min(one.limit, this.destinations.room(effect)), parks };
     });
     return { names: names.filter(hasRoom), limit: free };
   }

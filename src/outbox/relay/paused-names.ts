@@ -3,6 +3,7 @@ import { DataSource } from 'typeorm';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import type { Handler } from '../../handlers/handler.registry.js';
 import { onConnection } from '../../storage/postgres/connection.js';
+import { Destinations } from '../runs/destinations.js';
 import { PauseStore, type PauseKind } from '../../storage/pause.store.js';
 
 const FRESH_MS = 1_000;
@@ -28,6 +29,7 @@ export class PausedNames {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly store: PauseStore,
+    private readonly destinations: Destinations,
   ) {}
 
   /** @param endAfterMs when a connection that does not answer is given up */
@@ -76,7 +78,10 @@ export class PausedNames {
   }
 
   private async load(endAfterMs: number): Promise<Map<PauseKind, Set<string>>> {
-    const pauses = await onConnection(this.dataSource, (manager) => this.store.list(manager), endAfterMs);
+    const { changes } = this.destinations;
+    const held = await onConnection(this.dataSource, (manager) => this.store.held(manager), endAfterMs);
+    const { pauses, destinations } = held;
+    this.destinations.learn(destinations, changes);
     const names = new Map<PauseKind, Set<string>>();
     for (const { kind, name } of pauses) names.set(kind, (names.get(kind) ?? new Set()).add(name));
     return names;

@@ -6,7 +6,7 @@ import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-o
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { FailureSettler } from '../runs/failure.settler.js';
-import { LeaseLost } from '../runs/lease-lost.js';
+import { LeaseLost } from '../runs/deadline.js';
 import type { StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { Leaser } from './leaser.js';

@@ -1,5 +1,13 @@
+import { WebhookInboxError } from '../../core/errors.js';
 import { MAX_TIMER_MS } from '../../core/options/duration.js';
 import { TimedOut } from '../../storage/postgres/connection.js';
+
+/** The lease ended before the settle. Another process may run the row, so this run is rolled back. */
+export class LeaseLost extends WebhookInboxError {
+  constructor() {
+    super('LEASE_LOST', 'the lease ended before the run did');
+  }
+}
 
 /** An AbortSignal that fires when the time is up, or when `abort` is called; `end` when the work has ended. */
 export class Deadline {

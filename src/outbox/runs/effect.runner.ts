@@ -11,11 +11,14 @@ import { orAborted } from '../../core/time/abort.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
+import { OutboxStore } from '../../storage/outbox.store.js';
 import { runInfo } from '../relay/row-facts.js';
 import { attempted } from './attempt-span.js';
+import { Destinations } from './destinations.js';
 import { EffectDoubts, type Completion } from './effect-doubts.js';
 import { effectPolicy, EffectSettler, type Called } from './effect.settler.js';
 import { FailureSettler, tracksDoubt, type RunOutcome } from './failure.settler.js';
+import { LoneStatements } from './lone-statements.js';
 
 /** Runs a leased effect: the user's method outside any transaction, then the fenced settle. */
 @Injectable()
@@ -26,6 +29,9 @@ export class EffectRunner {
     private readonly doubts: EffectDoubts,
     private readonly failures: FailureSettler,
     private readonly ends: EffectSettler,
+    private readonly destinations: Destinations,
+    private readonly store: OutboxStore,
+    private readonly statements: LoneStatements,
   ) {}
 
   /** @throws only when the end could not be recorded: the database is unusable and the lease will end by itself */
@@ -61,8 +67,17 @@ export class EffectRunner {
     let inDoubt = row.begun;
     let called: Called;
     let calling = false;
+    let payload: unknown;
+    let destination: string | undefined;
     try {
-      const payload = readPayload(row);
+      payload = readPayload(row);
+      destination = this.destinations.of(effect, payload);
+    } catch (error) {
+      return await this.failures.settle(row, error, effectPolicy(effect, inDoubt));
+    }
+    const waitMs = destination && (await this.destinations.admit(effect, destination, row));
+    if (typeof waitMs === 'number') return await this.putOff(row, waitMs);
+    try {
       const checked = await this.doubts.check(effect, row, payload, signal);
       if (checked.kind === 'park') return await this.failures.park(row, checked.reason);
       if (checked.kind === 'done') return await this.ends.settle(effect, row, checked, signal);
@@ -74,10 +89,21 @@ export class EffectRunner {
       called = await orAborted(call, signal);
     } catch (error) {
       const mayBeDone = inDoubt || (calling && tracksDoubt(effect) && !isKnownNotDone(error));
-      return await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
+      const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
+      await this.destinations.failed(effect, row, payload, error);
+      return outcome;
     }
     // Outside of the above: what our own database refuses says nothing about the call.
-    return this.ends.settle(effect, row, called, signal);
+    const outcome = await this.ends.settle(effect, row, called, signal);
+    await this.destinations.answered(effect, payload);
+    return outcome;
+  }
+
+  /** As if it had not been leased. */
+  private async putOff(row: LeasedRow, ms: number): Promise<RunOutcome> {
+    const delayMs = Math.ceil(ms);
+    const released = await this.statements.send((manager) => this.store.release(manager, [row], { delayMs }));
+    return released === 1 ? 'put-off' : 'lost';
   }
 
   private async call(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Called> {

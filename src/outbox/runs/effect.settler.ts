@@ -12,7 +12,7 @@ import { WakeUp } from '../wake/wake-up.js';
 import type { Completion } from './effect-doubts.js';
 import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
 import { GroupSettle } from './group-settle.js';
-import { LeaseLost } from './lease-lost.js';
+import { LeaseLost } from './deadline.js';
 import { LoneStatements } from './lone-statements.js';
 import { effectResult, keptResult, ResultRefused } from './result.js';
 import { RunTransactions } from './run.transactions.js';

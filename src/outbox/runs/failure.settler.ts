@@ -28,10 +28,10 @@ const MAY_DUPLICATE = '; another attempt may do it twice';
 
 /**
  * How a run ended. `refused`: it would have enqueued effects that its handler, once done for the event, had not; its row is what it was
- * before. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row.
+ * before. `put-off`: its destination is not to be called now; the attempt does not count. `lost`: the lease was no longer ours, so that nothing was recorded; another process has the row.
  */
-export type RunOutcome = 'done' | 'superseded' | 'refused' | 'retry' | 'dead' | 'parked' | 'lost';
-export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded'>;
+export type RunOutcome = 'done' | 'superseded' | 'refused' | 'retry' | 'dead' | 'parked' | 'lost' | 'put-off';
+export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded' | 'put-off'>;
 
 /** What decides about a failed attempt. */
 export interface FailurePolicy {

@@ -11,7 +11,7 @@ import type { TurnStore } from '../../storage/turn.store.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
 import type { Outbox } from '../enqueue/outbox.js';
 import { RunEnqueue, type EnqueueStores } from '../enqueue/run-enqueue.js';
-import { LeaseLost } from './lease-lost.js';
+import { LeaseLost } from './deadline.js';
 import { refuseNewEffects } from './new-effects.js';
 import type { StaleFilter } from './stale.filter.js';
 

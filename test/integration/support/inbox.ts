@@ -209,7 +209,7 @@ export async function clear(database: TestDatabase): Promise<void> {
     database
       .query(
         `TRUNCATE webhook_claim, webhook_outbox, webhook_outbox_data, webhook_conflict, webhook_lease, webhook_pause,
-                  webhook_watermark, webhook_replay, webhook_refire, webhook_audit, received_event`,
+                  webhook_watermark, webhook_replay, webhook_refire, webhook_audit, webhook_destination, received_event`,
       )
       .then(() => true)
       .catch((error: unknown) => {

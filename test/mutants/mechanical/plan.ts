@@ -52,7 +52,7 @@ export const AREAS: readonly Area[] = [
     specs: [...integration('claim', 'group-commit', 'model'), ...e2e('conflicts', 'dedupe', 'own-retries')],
   },
   { files: 'src/storage/event', kinds: SQL, specs: integration('operator', 'erasure') },
-  { files: 'src/storage/fence', kinds: SQL, specs: integration('lease', 'group-settle') },
+  { files: 'src/storage/pending', kinds: SQL, specs: integration('lease', 'group-settle') },
   {
     files: 'src/storage/lease.store',
     kinds: SQL,
