@@ -12,13 +12,22 @@ export interface AddedSource {
   readonly secrets: string;
   /** The environment variable of the secret. */
   readonly variable: string;
+  /** The option that holds the URL which the vendor signs, if it signs one. */
+  readonly url: string | undefined;
   readonly className: string;
 }
 
-/** Schemes without a vendor, whose options only a person knows. */
-const BY_HAND = new Set(['hmac', 'convoy', 'custom']);
+/** Schemes without a vendor, and vendors without an event id: only a person knows their options. */
+const BY_HAND = new Set(['hmac', 'convoy', 'custom', 'dropbox', 'plaid']);
 /** Options that name what others call secrets. */
 const SECRETS: Readonly<Record<string, string>> = { sns: 'topicArns', paypal: 'webhookIds' };
+/** Options that hold the URL which the vendor signs. Of the first two it is the beginning, before the request's own path. */
+const URLS: Readonly<Record<string, string>> = {
+  hubspot: 'publicUrl',
+  twilio: 'publicUrl',
+  square: 'notificationUrl',
+  trello: 'callbackUrl',
+};
 
 /** @throws InputRefused for a name that no provider has */
 export function addedSources(names: string): AddedSource[] {
@@ -44,7 +53,19 @@ function addedSource(name: string): AddedSource {
   const [factory] = all.find(([, value]) => value === made)!;
   const className = `${name.replace(/(?:^|-)(\w)/g, (_, letter: string) => letter.toUpperCase())}Webhooks`;
   const variable = `${name.replaceAll('-', '_').toUpperCase()}_WEBHOOK_SECRET`;
-  return { name, factory, secrets: SECRETS[name] ?? 'secrets', variable, className };
+  return { name, factory, secrets: SECRETS[name] ?? 'secrets', variable, url: URLS[name], className };
+}
+
+/** Environment variables that a source reads, and what a test sets them to. */
+export function variablesOf({ name, variable, url }: AddedSource): [variable: string, testValue: string][] {
+  const secret: [string, string] = [variable, `testKeys('${name}').secret`];
+  return url === undefined
+    ? [secret]
+    : [secret, [urlVariable(variable), `'https://example.com/webhooks/${name}'`]];
+}
+
+function urlVariable(secret: string): string {
+  return secret.replace(/SECRET$/, 'URL');
 }
 
 /** @param end '.js' in an application of ES modules */
@@ -52,10 +73,11 @@ export function moduleFile(sources: readonly AddedSource[], end: string): string
   const imports = sources.map(
     ({ name, className }) => `import { ${className} } from './${name}.webhooks${end}';\n`,
   );
-  const lines = sources.map(
-    ({ name, factory, secrets, variable }) =>
-      `        ${/^\w+$/.test(name) ? name : `'${name}'`}: ${factory}({ ${secrets}: [process.env.${variable}!] }),\n`,
-  );
+  const lines = sources.map(({ name, factory, secrets, variable, url }) => {
+    const options = [`${secrets}: [process.env.${variable}!]`];
+    if (url !== undefined) options.push(`${url}: process.env.${urlVariable(variable)}!`);
+    return `        ${/^\w+$/.test(name) ? name : `'${name}'`}: ${factory}({ ${options.join(', ')} }),\n`;
+  });
   return `import { Module } from '@nestjs/common';
 import { ${[...sources.map(({ factory }) => factory), 'WebhooksModule'].join(', ')} } from 'nestjs-webhook-inbox';
 ${imports.join('')}
@@ -104,12 +126,18 @@ export class ${className} {
 `;
 }
 
-/** @param end '.js' in an application of ES modules */
-export function specFile({ name, className, variable }: AddedSource, end: string): string {
+/**
+ * @param all the sources of the application: it does not start without the secret of one
+ * @param end '.js' in an application of ES modules
+ */
+export function specFile({ name, className }: AddedSource, all: readonly AddedSource[], end: string): string {
+  const set = all
+    .flatMap(variablesOf)
+    .map(([variable, value]) => `    process.env.${variable} ??= ${value};\n`);
   return `import { randomUUID } from 'node:crypto';
-import { INestApplication } from '@nestjs/common';
+import type { INestApplication } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
-import { deliver, runDue } from 'nestjs-webhook-inbox/testing';
+import { deliver, runDue, testKeys } from 'nestjs-webhook-inbox/testing';
 import { AppModule } from '../app.module${end}';
 
 /** Needs DATABASE_URL, a PostgreSQL database for tests. */
@@ -117,8 +145,7 @@ describe('${className}', () => {
   let app: INestApplication;
 
   beforeAll(async () => {
-    process.env.${variable} ??= 'a-secret-for-tests-0123456789abcdef';
-    const testing = await Test.createTestingModule({ imports: [AppModule] }).compile();
+${set.join('')}    const testing = await Test.createTestingModule({ imports: [AppModule] }).compile();
     app = await testing.createNestApplication().init();
   }, 30_000);
 

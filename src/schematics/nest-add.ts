@@ -1,5 +1,5 @@
 import { withImport, withMigrations, withModules } from './edits.js';
-import { addedSources, handlerFile, moduleFile, specFile, type AddedSource } from './files.js';
+import { addedSources, handlerFile, moduleFile, specFile, variablesOf, type AddedSource } from './files.js';
 
 /** Options of `nest add nestjs-webhook-inbox`, as nest-add.schema.json has them. */
 export interface NestAddOptions {
@@ -59,7 +59,10 @@ export function nestAdd({ sources = 'stripe', sourceRoot = 'src', skipInstall = 
     addShutdown(tree, context, `${sourceRoot}/main.ts`);
     if (!skipInstall)
       context.addTask({ toConfiguration: () => ({ name: 'node-package', options: { command: 'install' } }) });
-    const variables = added.map(({ variable }) => variable).join(', ');
+    const variables = added
+      .flatMap(variablesOf)
+      .map(([variable]) => variable)
+      .join(', ');
     context.logger.info(
       `Set DATABASE_URL and ${variables}, then start the application. docs/getting-started.md goes on from here.`,
     );
@@ -91,7 +94,7 @@ function addFiles(
     [`${folder}/webhooks.module.ts`, moduleFile(sources, end)],
     ...sources.flatMap((source): [string, string][] => [
       [`${folder}/${source.name}.webhooks.ts`, handlerFile(source)],
-      [`${folder}/${source.name}.webhooks.${suffix}.ts`, specFile(source, end)],
+      [`${folder}/${source.name}.webhooks.${suffix}.ts`, specFile(source, sources, end)],
     ]),
   ];
   for (const [path, text] of files) {

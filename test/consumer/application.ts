@@ -74,6 +74,7 @@ export class Application {
     this.begin();
     for (const mark of ['made', 'checked']) rmSync(join(this.folder, mark), { force: true });
     this.install();
+    this.add();
     follow(this.folder, this.cell);
     this.run('npm', ['run', 'build']);
     this.mark('made');
@@ -118,6 +119,18 @@ export class Application {
     if (this.isEsm) npm('--save-dev', 'ts-node@10');
   }
 
+  /** What `nest add` writes compiles; README is followed instead of it. */
+  private add(): void {
+    addByNest((...args) => this.run('npx', args));
+    this.run('npx', ['--no', 'tsc', '--noEmit', '-p', 'tsconfig.json']);
+    rmSync(join(this.folder, 'src/webhooks'), { recursive: true });
+  }
+
+  /** The command line of the package. */
+  command(env: Env, ...args: string[]): string {
+    return this.run('npx', ['--no', 'webhook-inbox', ...args], env);
+  }
+
   /** With jest, or vitest. */
   test(env: Env): void {
     this.run('npm', ['test'], env);
@@ -156,6 +169,18 @@ export class Application {
   private run(command: string, args: readonly string[], env: Env = {}, expected = 0): string {
     return run(command, args, { cwd: this.folder, bin: this.bin, env, expected });
   }
+}
+
+/** The second to the fourth sign the URL, which is an option of theirs. */
+export function addByNest(npx: (...args: string[]) => void): void {
+  npx(
+    '--no',
+    'nest',
+    'add',
+    'nestjs-webhook-inbox',
+    '--skip-install',
+    '--sources=stripe,square,trello,twilio',
+  );
 }
 
 /** Does in an application what README says, its tests and the steps of its list but for the installation. */

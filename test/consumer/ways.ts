@@ -1,6 +1,6 @@
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { change, follow, newApplication, writeModule } from './application.js';
+import { addByNest, change, follow, newApplication, writeModule } from './application.js';
 import { SECRET, tryBuilt } from './cell.js';
 import type { Cell } from './cells.js';
 import { JEST_AS_DOCS_SAY, packagesFor } from './readme.js';
@@ -15,7 +15,8 @@ interface Way {
   readonly build: (place: Place) => void;
   /** The application's own tests, where they are part of it. */
   readonly test?: (place: Place, env: Readonly<Record<string, string>>) => void;
-  readonly main: string;
+  /** None where its tests are all that is tried. */
+  readonly main?: string;
   /** Where the application is in its workspace. */
   readonly application?: string;
   /** Arguments of the Node that starts it. */
@@ -52,6 +53,17 @@ const npm = (place: Place, ...packages: string[]) =>
     ...packages,
   );
 
+/** Its own tests of four sources are run, by Jest or Vitest. */
+const ADDED: Pick<Way, 'install' | 'build' | 'test'> = {
+  install: (place) => {
+    npm(place, place.packages[0]!);
+    addByNest((...args) => place.run('npx', ...args));
+    npm(place);
+  },
+  build: (place) => place.run('npm', 'run', 'build'),
+  test: ({ folder, bin }, env) => void run('npm', ['test'], { cwd: folder, bin, env }),
+};
+
 export const WAYS: Readonly<Record<string, Way>> = {
   'Jest with Nest 12': {
     cell: MODULES,
@@ -71,6 +83,48 @@ export const WAYS: Readonly<Record<string, Way>> = {
     test: ({ folder, bin }, env) => {
       const options = { ...env, NODE_OPTIONS: JEST_AS_DOCS_SAY.nodeOptions };
       run('npx', ['--no', 'jest'], { cwd: folder, bin, env: options });
+    },
+    main: 'dist/main.js',
+  },
+  'nest add': {
+    cell: COMMONJS,
+    versions: 'npm, Nest 11',
+    ...ADDED,
+  },
+  'nest add, ES modules': {
+    cell: MODULES,
+    versions: 'npm, Nest 12',
+    ...ADDED,
+  },
+  SWC: {
+    cell: MODULES,
+    versions: 'npm, Nest 12',
+    install: (place) => npm(place, ...place.packages, '@swc/cli', '@swc/core'),
+    build: (place) => place.run('npx', '--no', 'nest', 'build', '-b', 'swc'),
+    main: 'dist/main.js',
+  },
+  rspack: {
+    cell: MODULES,
+    versions: 'npm, Nest 12',
+    install: (place) =>
+      npm(
+        place,
+        ...place.packages,
+        '@rspack/core',
+        'webpack-node-externals',
+        'tsconfig-paths-webpack-plugin',
+      ),
+    build: (place) => place.run('npx', '--no', 'nest', 'build', '-b', 'rspack'),
+    main: 'dist/main.js',
+  },
+  'esbuild, one file of CommonJS': {
+    cell: COMMONJS,
+    versions: 'npm, Nest 11',
+    install: (place) => npm(place, ...place.packages, 'esbuild'),
+    build: (place) => {
+      const outside = ['@nestjs/*', 'typeorm', 'pg', 'rxjs', 'reflect-metadata'];
+      const to = ['--bundle', '--platform=node', '--format=cjs', '--outfile=dist/main.js'];
+      place.run('npx', '--no', 'esbuild', 'src/main.ts', ...to, ...outside.map((one) => `--external:${one}`));
     },
     main: 'dist/main.js',
   },
@@ -160,10 +214,11 @@ export async function tryWay(name: string, tarball: string, servers: Servers): P
     run: (command, ...rest) => void run(command, rest, { cwd: folder, bin, env: { NX_DAEMON: 'false' } }),
   };
   install(place);
-  writeModule(join(folder, application), cell);
+  if (main !== undefined) writeModule(join(folder, application), cell);
   build(place);
   const env = { DATABASE_URL: await servers.database(cell.postgres), STRIPE_WEBHOOK_SECRET: SECRET };
   test?.(place, env);
-  await tryBuilt({ main: join(folder, main), node: join(bin, 'node'), env, cwd: folder, args });
+  if (main !== undefined)
+    await tryBuilt({ main: join(folder, main), node: join(bin, 'node'), env, cwd: folder, args });
   return versions;
 }

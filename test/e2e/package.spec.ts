@@ -7,6 +7,8 @@ import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { addedSources, handlerFile, moduleFile, specFile } from '../../src/schematics/files.js';
+import { providersByName } from '../../src/sources/index.js';
 import { forgottenTypes } from '../support/forgotten-types.js';
 import { send } from '../support/http.js';
 import { awardee, AWARDEE_SECRET } from '../support/signing.js';
@@ -95,6 +97,14 @@ const CONSUMER = {
     await app.listen(0, '127.0.0.1');
     console.log('listening ' + await app.getUrl());`,
 };
+
+async function compile(folder: string): Promise<void> {
+  await execFile(process.execPath, [bin('typescript/bin/tsc'), '-p', folder]).catch(
+    (error: { stdout: string }) => {
+      throw new Error(error.stdout);
+    },
+  );
+}
 
 /** The packages that an ES module and those it imports need. */
 function packagesOf(file: string, seen = new Set<string>()): Set<string> {
@@ -254,6 +264,18 @@ const COMPILERS = [
   },
 ];
 
+/** What `nest add` writes for every provider that it takes, and an application's root module. */
+function added(): [file: string, text: string][] {
+  const byHand = ['hmac', 'convoy', 'custom', 'dropbox', 'plaid'];
+  const all = addedSources([...providersByName.keys()].filter((name) => !byHand.includes(name)).join(','));
+  return [
+    ['app.module.ts', 'export class AppModule {}'],
+    ['webhooks/webhooks.module.ts', moduleFile(all, '.js')],
+    ...all.map((one): [string, string] => [`webhooks/${one.name}.webhooks.ts`, handlerFile(one)]),
+    ['webhooks/stripe.webhooks.spec.ts', specFile(all[0]!, all, '.js')],
+  ];
+}
+
 describe('the package as it is published', () => {
   let folder: string;
   let installed: string;
@@ -390,6 +412,19 @@ describe('the package as it is published', () => {
     expect(forgottenTypes(join(installed, 'dist/cjs'), ENTRIES)).toEqual([]);
   });
 
+  it('compiles what `nest add` writes, for every provider', async () => {
+    const app = join(folder, 'app/added');
+    await mkdir(join(app, 'webhooks'), { recursive: true });
+    await symlink(bin('@types/jest'), join(folder, 'app/node_modules/@types/jest'));
+    for (const name of ['@nestjs/testing', 'jest-mock', 'expect'])
+      await symlink(bin(name), join(folder, 'app/node_modules', name)).catch(() => undefined);
+    const options = { ...STRICT, module: 'nodenext', types: ['node', 'jest'], skipLibCheck: true };
+    await writeFile(join(app, 'package.json'), JSON.stringify({ type: 'module' }));
+    await writeFile(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['.'] }));
+    for (const [file, text] of added()) await writeFile(join(app, file), text);
+    await compile(app);
+  }, 120_000);
+
   it.each(COMPILERS)(
     'compiles with $module in an application that is $type',
     async ({ type, ...options }) => {
@@ -401,11 +436,7 @@ describe('the package as it is published', () => {
         JSON.stringify({ compilerOptions: { ...STRICT, ...options }, files: ['use.ts'] }),
       );
       await writeFile(join(app, 'use.ts'), USE);
-      await execFile(process.execPath, [bin('typescript/bin/tsc'), '-p', app]).catch(
-        (error: { stdout: string }) => {
-          throw new Error(error.stdout);
-        },
-      );
+      await compile(app);
     },
     120_000,
   );
@@ -432,11 +463,7 @@ describe('the package as it is published', () => {
 
   it('is all that an application needs: types, migrations by the TypeORM CLI, a receiver, a clean end', async () => {
     const app = join(folder, 'app');
-    await execFile(process.execPath, [bin('typescript/bin/tsc'), '-p', app], { cwd: app }).catch(
-      (error: { stdout: string }) => {
-        throw new Error(error.stdout);
-      },
-    );
+    await compile(app);
     const env = {
       ...process.env,
       NODE_OPTIONS: '',

@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { nestAdd, type NestAddOptions } from '../../src/schematics/nest-add.js';
+import { providersByName } from '../../src/sources/index.js';
+import { testKeys } from '../../src/testing/index.js';
+import { addedSources, specFile } from '../../src/schematics/files.js';
 import { withMigrations, withModules } from '../../src/schematics/edits.js';
 
 const TEMPLATES = 'node_modules/@nestjs/schematics/dist/lib/application/files';
@@ -147,9 +150,24 @@ describe('nest add', () => {
     expect(app.warnings).toEqual([expect.stringContaining('Add ...webhookInboxMigrations()')]);
   });
 
+  it('sets a secret in each test that the provider takes, for all sources of the application', () => {
+    const byHand = ['hmac', 'convoy', 'custom', 'dropbox', 'plaid'];
+    const vendors = [...providersByName.keys()].filter((name) => !byHand.includes(name));
+    const sources = addedSources(vendors.join(','));
+    const text = specFile(sources[0]!, sources, '');
+    for (const { name, secrets, variable, url } of sources) {
+      expect(text).toContain(`process.env.${variable} ??= testKeys('${name}').secret;`);
+      const { secret } = testKeys(name);
+      const options = { [secrets]: [secret], ...(url && { [url]: 'https://example.com' }) };
+      const { provider } = providersByName.get(name)!(options);
+      expect([name, provider.checkSecret?.(secret)]).toEqual([name, undefined]);
+    }
+  });
+
   it.each([
     ['strpe', /no provider 'strpe'; did you mean 'stripe'/],
     ['hmac', /'hmac' has options that only you know/],
+    ['stripe, plaid', /'plaid' has options that only you know/],
     [' , ', /expected names of providers/],
   ])('refuses the sources %j', (sources, text) => {
     expect(() => new MadeApplication('ts').add({ sources })).toThrow(text);
