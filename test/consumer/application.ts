@@ -122,13 +122,13 @@ export class Application {
   /** What `nest add` writes compiles; README is followed instead of it. */
   private add(): void {
     addByNest((...args) => this.run('npx', args));
-    this.run('npx', ['--no', 'tsc', '--noEmit', '-p', 'tsconfig.json']);
+    this.run('npx', ['--no', '--', 'tsc', '--noEmit']);
     rmSync(join(this.folder, 'src/webhooks'), { recursive: true });
   }
 
   /** The command line of the package. */
   command(env: Env, ...args: string[]): string {
-    return this.run('npx', ['--no', 'webhook-inbox', ...args], env);
+    return this.run('npx', ['--no', '--', 'webhook-inbox', ...args], env);
   }
 
   /** With jest, or vitest. */

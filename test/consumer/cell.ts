@@ -20,7 +20,7 @@ export async function tryCell(cell: Cell, tarball: string, servers: Servers): Pr
   expectText(application.migrate(env, 'run'), 'has been executed successfully');
   expectText(application.migrate(env, 'show'), '[X]');
   expectText(application.command(env, '--help'), 'Usage: webhook-inbox');
-  expectText(application.command(env, 'status'), 'pending');
+  expectText(application.command(env, 'status'), 'PENDING');
   expectText(application.generate(env), 'No changes in database schema were found');
   expectText(application.migrate(env, 'revert'), 'has been reverted successfully');
   application.test({ ...env, NODE_ENV: 'test' });

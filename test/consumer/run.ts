@@ -48,7 +48,10 @@ async function outcomeOf({ cell, way, begin }: Trial): Promise<Outcome> {
 const asked = process.argv.slice(2);
 const all = asked.includes('--all');
 const names = asked.filter((name) => !name.startsWith('--'));
-const before = asked.includes('--continue') ? kept().filter(({ fault }) => fault === undefined) : [];
+const before = asked.includes('--continue') ? kept() : [];
+const knownOf = ({ name }: Trial) =>
+  before.find(({ cell, way }) => (cell === undefined ? way : nameOf(cell)) === name);
+const hasFailed = (trial: Trial) => knownOf(trial)?.fault !== undefined;
 const tarball = pack();
 const servers = new Servers();
 const trials: Trial[] = [
@@ -63,6 +66,8 @@ const trials: Trial[] = [
     begin: () => tryWay(way, tarball, servers),
   })),
 ].filter(({ name }) => names.length === 0 || names.some((start) => name.startsWith(start)));
+// What failed comes last, so that it does not stop the others from being tried.
+trials.sort((one, other) => Number(hasFailed(one)) - Number(hasFailed(other)));
 
 const limit = Number(asked.find((name) => name.startsWith('--limit='))?.slice('--limit='.length) ?? Infinity);
 
@@ -71,9 +76,10 @@ let tried = 0;
 try {
   for (const trial of trials) {
     const { name } = trial;
-    const known = before.find(({ cell, way }) => (cell === undefined ? way : nameOf(cell)) === name);
-    if (known === undefined && (tried += 1) > limit) continue;
-    const outcome = known ?? (await outcomeOf(trial));
+    const known = knownOf(trial);
+    const isTried = (known === undefined || hasFailed(trial)) && (tried += 1) <= limit;
+    const outcome = isTried ? await outcomeOf(trial) : known;
+    if (outcome === undefined) continue;
     outcomes.push(outcome);
     console.log(`${name}: ${outcome.fault ?? 'works'} (${outcome.seconds} s)`);
     if (all) keep(outcomes);
