@@ -3,6 +3,8 @@ import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { leaveFaults } from './demo/faults.js';
+import { tour } from './demo/tour.js';
 import { DASHBOARD_PATH } from './receiver/dashboard.js';
 import { readSettings } from './receiver/settings.js';
 import { Random } from './sender/random.js';
@@ -45,12 +47,13 @@ async function run(once: boolean, seed: number): Promise<number> {
   // A folder of its own: in a shared one, the log of another user's run could neither be written nor replaced.
   const logFile = join(await mkdtemp(join(tmpdir(), 'webhook-receiver-')), 'receiver.log');
   const receiver = keep(new ReceiverProcess(logFile));
-  await receiver.start(port, {
+  const environment = {
     DATABASE_URL: postgres.url,
     EFFECT_URL: sink.url,
     FAIL_FIRST_PERCENT: String(FAIL_FIRST_PERCENT),
     WEBHOOK_SOURCES_FILE: '',
-  });
+  };
+  await receiver.start(port, { ...environment, DEMO_RELEASE: '1' });
   say(`The receiver serves ${origin}/webhooks/:source and logs to ${logFile}. Seed: ${seed}`);
   if (!once) say(`Look at it work: ${origin}/${DASHBOARD_PATH}`);
 
@@ -61,9 +64,11 @@ async function run(once: boolean, seed: number): Promise<number> {
   for (const fault of faults(outcome)) say(fault);
   if (once) return isClean(outcome) ? 0 : 1;
 
-  say(
-    `\nThe receiver stays up until Ctrl-C, its dashboard too: ${origin}/${DASHBOARD_PATH}. Try it:\n\n${curlCommands(origin)}\n`,
-  );
+  await Promise.race([leaveFaults(origin, postgres.url), receiver.failed()]);
+  await receiver.stop();
+  await receiver.start(port, { ...environment, DEMO_RELEASE: '2' });
+  const desk = `${origin}/${DASHBOARD_PATH}`;
+  say(`\nThe receiver stays up until Ctrl-C. Try it:\n\n${curlCommands(origin)}\n\n${tour(desk)}\n`);
   return receiver.failed();
 }
 

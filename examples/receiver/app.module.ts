@@ -6,6 +6,7 @@ import { webhookInboxMigrations } from '../../migrations/index.js';
 import { WebhooksModule } from '../../src/index.js';
 import type { Postgres } from '../support/postgres.js';
 import { dashboard } from './dashboard.js';
+import { DemoModule } from './demo/demo.handlers.js';
 import { FirstAttempts } from './first.attempts.js';
 import { ReceivedEvent1796000001000 } from './migrations/1796000001000-received-event.js';
 import { NotifyEffect } from './notify.effect.js';
@@ -33,6 +34,7 @@ export class AppModule {
         ScheduleModule.forRoot(),
         WebhooksModule.forRoot({ sources: settings.sources }),
         ...dashboard(settings),
+        ...(settings.demoRelease === undefined ? [] : [DemoModule.of(settings.demoRelease)]),
       ],
       providers: [
         { provide: Settings, useValue: settings },

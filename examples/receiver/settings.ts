@@ -16,6 +16,8 @@ export class Settings {
     readonly failFirstPercent: number,
     /** What the dashboard asks for; without it, it is there for this machine only. */
     readonly dashboardPassword: string | undefined,
+    /** With it there are handlers that fail on purpose, as the first or the second release of an application has them. */
+    readonly demoRelease: '1' | '2' | undefined,
   ) {}
 }
 
@@ -31,6 +33,7 @@ const environmentSchema = z.object({
   WEBHOOK_SOURCES_FILE: z.string().optional(),
   EFFECT_URL: z.url({ protocol: /^https?$/, error: 'expected an http or https URL' }).optional(),
   DASHBOARD_PASSWORD: z.string().min(12, PASSWORD).optional(),
+  DEMO_RELEASE: z.enum(['1', '2'], 'expected 1 or 2').optional(),
   FAIL_FIRST_PERCENT: z.coerce.number(PERCENT).int(PERCENT).min(0, PERCENT).max(100, PERCENT).default(0),
 });
 
@@ -54,7 +57,17 @@ export function readSettings(environment: Readonly<Record<string, string | undef
     EFFECT_URL,
     FAIL_FIRST_PERCENT,
     DASHBOARD_PASSWORD,
+    DEMO_RELEASE,
   } = parsed.data;
   const sources = WEBHOOK_SOURCES_FILE ? sourcesFromFile(WEBHOOK_SOURCES_FILE) : defaultSources();
-  return new Settings(port, HOST, HTTP_ADAPTER, sources, EFFECT_URL, FAIL_FIRST_PERCENT, DASHBOARD_PASSWORD);
+  return new Settings(
+    port,
+    HOST,
+    HTTP_ADAPTER,
+    sources,
+    EFFECT_URL,
+    FAIL_FIRST_PERCENT,
+    DASHBOARD_PASSWORD,
+    DEMO_RELEASE,
+  );
 }

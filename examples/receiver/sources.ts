@@ -30,7 +30,9 @@ export function defaultSources(): WebhooksOptions['sources'] {
     // Time and body are signed; id and type are in the body.
     sesmetric: hmac({
       name: 'sesmetric',
-      secrets: [secretOf('sesmetric')],
+      // While a secret is changed, both are there.
+      secrets: [secretOf('sesmetric'), secretOf('sesmetric-old')],
+      secretHints: ['new', 'old'],
       signatureHeader: 'X-SESMetric-Signature',
       timestampHeader: 'X-SESMetric-Timestamp',
       idPath: 'id',

@@ -15,7 +15,7 @@ export class ReceiverProcess {
 
   /** Resolves when it serves requests. */
   async start(port: number, environment: Readonly<Record<string, string>>): Promise<void> {
-    const log = await open(this.logFile, 'w');
+    const log = await open(this.logFile, 'a');
     this.child = spawn(process.execPath, ['--import', '@swc-node/register/esm-register', MAIN], {
       env: { ...process.env, PORT: String(port), ...environment, NO_COLOR: '1' },
       stdio: ['ignore', log.fd, log.fd],

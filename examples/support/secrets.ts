@@ -6,9 +6,10 @@ const KNOWN_TO_EVERYONE = {
   'standard-webhooks': 'whsec_dHJ5b3V0LXN0YW5kYXJkLTVmYjFjM2E5N2UwZDRiMjY=',
   awardee: 'tryout-awardee-5fb1c3a97e0d4b268c',
   sesmetric: 'tryout-sesmetric-5fb1c3a97e0d4b268c',
+  'sesmetric-old': 'tryout-sesmetric-old-5fb1c3a97e0d4b26',
 } as const;
 
-/** A source that the example receiver has unless a file says otherwise. */
+/** A source that the example receiver has unless a file says otherwise; one has an old secret beside its new one. */
 export type ExampleSource = keyof typeof KNOWN_TO_EVERYONE;
 
 /** The secret of an example source: `GITHUB_WEBHOOK_SECRET` and so on, or one that is in this file. */
