@@ -19,7 +19,7 @@ const TYPES: Readonly<Record<string, string>> = {
 export class PageFiles {
   private loaded: { readonly html: string; readonly assets: ReadonlyMap<string, PageFile> } | undefined;
 
-  /** The page with its assets' addresses made relative to `base`; undefined when it was not built. */
+  /** The page with its assets' addresses made relative to `base`; undefined when it is not beside the code. */
   html(base: string): string | undefined {
     return this.load()?.html.replaceAll('./assets/', `${base}/assets/`);
   }
@@ -37,6 +37,8 @@ export class PageFiles {
 function read() {
   // From dist/src/dashboard and dist/cjs/src/dashboard the build lies in dist/dashboard; from the sources it lies in their dist.
   const folder = ['../../dashboard/', '../../../dashboard/', '../../dist/dashboard/']
+    // Where a bundler has made CommonJS of this, there is no URL.
+    .filter((path) => URL.canParse(path, import.meta.url))
     .map((path) => new URL(path, import.meta.url))
     .find((url) => existsSync(new URL('assets/', url)));
   if (folder === undefined) return undefined;

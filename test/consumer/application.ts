@@ -82,7 +82,12 @@ export class Application {
 
   /** Of the cells of one application the first has the compiler check what TypeORM's CLI and the tests load. */
   get env(): Env {
-    return this.isMarked('checked') ? { TS_NODE_TRANSPILE_ONLY: 'true' } : {};
+    return this.isChecked ? { TS_NODE_TRANSPILE_ONLY: 'true' } : {};
+  }
+
+  /** Whether another cell of it went through. */
+  get isChecked(): boolean {
+    return this.isMarked('checked');
   }
 
   mark(name: string): void {

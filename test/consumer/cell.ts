@@ -21,7 +21,9 @@ export async function tryCell(cell: Cell, tarball: string, servers: Servers): Pr
   expectText(application.migrate(env, 'show'), '[X]');
   expectText(application.command(env, '--help'), 'Usage: webhook-inbox');
   expectText(application.command(env, 'status'), 'PENDING');
-  expectText(application.generate(env), 'No changes in database schema were found');
+  // What it finds depends on TypeORM alone.
+  if (!application.isChecked)
+    expectText(application.generate(env), 'No changes in database schema were found');
   expectText(application.migrate(env, 'revert'), 'has been reverted successfully');
   application.test({ ...env, NODE_ENV: 'test' });
   await tryBuilt({ main: application.main, node: join(bin, 'node'), env });

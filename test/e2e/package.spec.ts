@@ -162,7 +162,10 @@ const BUNDLED = {
     import { WebhooksModule } from 'nestjs-webhook-inbox';
     import { deliver } from 'nestjs-webhook-inbox/testing';
     import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
-    console.log(typeof WebhooksModule.forRoot, typeof deliver, webhookInboxMigrations().length);`,
+    import { WebhooksDashboardModule } from 'nestjs-webhook-inbox/dashboard';
+    const { providers } = WebhooksDashboardModule.forRoot({ allowUnauthenticated: true });
+    const PageFiles = providers.find(({ name }) => name === 'PageFiles');
+    console.log(typeof WebhooksModule.forRoot, typeof deliver, webhookInboxMigrations().length, new PageFiles().html(''));`,
   'vite.bundled.mjs': `
     const { FORMAT } = process.env;
     const isCommonJs = FORMAT === 'cjs';
@@ -404,7 +407,7 @@ describe('the package as it is published', () => {
       await execFile(process.execPath, vite, { cwd: app, env });
       const file = join(FORMAT, FORMAT === 'cjs' ? 'bundled.cjs' : 'bundled.mjs');
       const { stdout } = await execFile(process.execPath, [file], { cwd: app, env });
-      expect(stdout).toBe('function function 1\n');
+      expect(stdout).toBe('function function 1 undefined\n');
     },
   );
 
