@@ -23,6 +23,7 @@ export const LONG = [
   'e2e/whole-application',
   'integration/*-plans',
   'integration/destinations',
+  'integration/forward-signed',
   'integration/business-record',
   'integration/closed-manager',
   'integration/crash-kit',

@@ -8,7 +8,7 @@ import { sdkVectors } from '../test/support/vectors/make/sdk-vectors.js';
 
 /**
  * `npm run vectors:make`: writes `test/vectors/`. Signatures are made with the vendors' npm SDKs where they can sign, and
- * otherwise from the documented formula (`src/testing/signers/`), never with the code that is tested with them. SDKs that
+ * otherwise from the documented formula (`src/sources/signers/`), never with the code that is tested with them. SDKs that
  * verify judge both.
  */
 mock.timers.enable({ apis: ['Date'], now: NOW * 1000 });

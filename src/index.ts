@@ -43,6 +43,7 @@ export { CallBacks } from './operator/call-backs.js';
 export { Parked } from './operator/parked.js';
 export { Pauses } from './operator/pauses.js';
 export type { BulkOptions } from './operator/bulk.options.js';
+export type { ForwardSignature } from './operator/replay/signed-anew.js';
 export type { ForwardOptions, ForwardReport, NotForwarded } from './operator/replay/forwarder.js';
 export { Replays } from './operator/replay/replays.js';
 export type { ReplayOptions, ReplayReport, ReplaySelection } from './operator/replay/replays.js';

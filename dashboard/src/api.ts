@@ -165,8 +165,12 @@ export const api = {
     act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire, newEffects }),
   replay: (events: EventKey[], refire: string[], newEffects: NewEffects, reason: string) =>
     act<ReplayReport>('replay', { events, refire, newEffects, reason }),
-  forward: (events: EventKey[], url: string, reason: string) =>
-    act<ForwardReport>('forward', { events, url, reason }),
+  forward: (
+    events: EventKey[],
+    url: string,
+    reason: string,
+    more: { secret?: string | undefined; body?: string | undefined },
+  ) => act<ForwardReport>('forward', { events, url, reason, ...more }),
   park: (ids: string[], reason: string) => act<{ parked: string[] }>('park', { ids, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
     act<{ decided: boolean; why?: string }>('decide', { id, decision, reason }),

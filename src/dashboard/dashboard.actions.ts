@@ -145,7 +145,9 @@ export class DashboardActions {
       }
       case 'forward': {
         const input = read(ACTION_INPUT.forward, body, name);
-        return this.operator.forward(input.events, input.url, this.options.forward, deed(input));
+        const { events, url, secret, scheme: options, body: edited } = input;
+        const sign = secret === undefined ? undefined : { secret, ...(options && { options }) };
+        return this.operator.forward(events, url, this.options.forward, deed(input), { sign, body: edited });
       }
       case 'park': {
         const input = read(ACTION_INPUT.park, body, name);

@@ -129,9 +129,10 @@ export class Operator {
     url: string,
     allow: ForwardOptions['allow'],
     decider: Decider,
+    { sign, body }: Pick<ForwardOptions, 'sign' | 'body'> = {},
   ): Promise<ForwardReport> {
     capped(events.length);
-    return this.replays.forward({ events }, url, { ...decider, allow });
+    return this.replays.forward({ events }, url, { ...decider, allow, sign, body });
   }
 
   /** Parks pending rows that no instance runs, until a person decides. Returns the ids of those that it parked. */

@@ -1,5 +1,10 @@
-export { signWebhook, testKeys, type SignedWebhook, type SignOptions } from './sign-webhook.js';
-export type { TestKeys } from './signers/signer.js';
+export {
+  signWebhook,
+  testKeys,
+  type SignedWebhook,
+  type SignOptions,
+} from '../sources/signers/sign-webhook.js';
+export type { TestKeys } from '../sources/signers/signer.js';
 export { deliver, type Deliver, type ShuffledDeliveries, type TestEvent } from './deliver.js';
 export { advance, drain, runDue } from './due-work.js';
 export { failNext, fakeEffect, type EffectCall, type FakeEffect } from './fakes.js';

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { api, collectEvents, type EventKey } from '../api.ts';
-import { useMeta } from '../app-context.ts';
+import { useCan, useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
 import { useQuery } from '../use-query.ts';
 import { ActDialog } from './act-dialog.tsx';
@@ -13,16 +13,25 @@ const PART = 5;
 export function ForwardDialog(props: {
   events?: EventKey[];
   filter?: string;
+  /** Our id of the one event, whose copy may be edited. */
+  id?: string;
   onClose: (acted: boolean) => void;
 }) {
   const { maxAtOnce } = useMeta();
   const [url, setUrl] = useState('');
+  const [secret, setSecret] = useState('');
+  const [body, setBody] = useState<string>();
+  const canReveal = useCan('reveal');
   const found = useQuery(
     `to forward ${props.events === undefined ? `filter ${props.filter ?? ''}` : JSON.stringify(props.events)}`,
     () => (props.events ? Promise.resolve(props.events) : collectEvents(props.filter ?? '', maxAtOnce)),
     undefined,
     true,
   );
+  const edit = async (id: string) => {
+    const content = await api.reveal({ event: id }).catch(() => undefined);
+    setBody(content?.encoding === 'utf8' && !content.cut ? content.text : '');
+  };
   const sofar = useRef({ at: 0, forwarded: 0, not: [] as string[] }).current;
   const events = found.data;
   if (events === undefined) {
@@ -43,7 +52,10 @@ export function ForwardDialog(props: {
       steps={async function* (reason) {
         // After a failure the next run goes on with the part that failed.
         while (sofar.at < events.length) {
-          const report = await api.forward(events.slice(sofar.at, sofar.at + PART), url, reason);
+          const report = await api.forward(events.slice(sofar.at, sofar.at + PART), url, reason, {
+            secret: secret || undefined,
+            body,
+          });
           sofar.forwarded += report.forwarded;
           sofar.not.push(
             ...[...report.failed, ...report.refused].map((one) => `${one.event.eventId}: ${one.why}`),
@@ -58,8 +70,8 @@ export function ForwardDialog(props: {
       }}
     >
       <p>
-        The stored bytes and headers are sent to another address; nothing changes here. Whoever reads them
-        there reads what is hidden here.
+        The stored bytes and headers are sent to another address; nothing changes here. People who read them
+        there read what is hidden here.
       </p>
       <label>
         URL
@@ -71,6 +83,29 @@ export function ForwardDialog(props: {
           onInput={(event) => setUrl(event.currentTarget.value)}
         />
       </label>
+      <label>
+        The target's secret, to sign anew <span class="faint">optional; not stored</span>
+        <input
+          type="password"
+          autocomplete="off"
+          value={secret}
+          onInput={(event) => setSecret(event.currentTarget.value)}
+        />
+      </label>
+      {props.id !== undefined && body === undefined && (
+        <p>
+          <button type="button" onClick={() => (canReveal ? void edit(props.id!) : setBody(''))}>
+            Edit the copy
+          </button>
+        </p>
+      )}
+      {body !== undefined && (
+        <label>
+          The copy{' '}
+          <span class="faint">what came stays as it is; the audit says that the copy was edited</span>
+          <textarea rows={10} value={body} onInput={(event) => setBody(event.currentTarget.value)} />
+        </label>
+      )}
       {events.length >= maxAtOnce && <p>At most {count(maxAtOnce)} at once: the newest are taken.</p>}
     </ActDialog>
   );

@@ -173,7 +173,7 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
   const { event, doing, dead, close } = props;
   const key: EventKey = { source: event.source, tenant: event.tenant, eventId: event.eventId };
   if (doing === 'replay') return <ReplayDialog events={[key]} onClose={close} />;
-  if (doing === 'forward') return <ForwardDialog events={[key]} onClose={close} />;
+  if (doing === 'forward') return <ForwardDialog events={[key]} id={event.id} onClose={close} />;
   if (doing === 'revive') return <ReviveDialog rows={dead} onClose={close} />;
   if (doing === 'erase') {
     return (

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../core/options/did-you-mean.js';
 import type { Source } from '../../core/options/resolve-source.js';
-import type { SignedWebhook } from '../../testing/sign-webhook.js';
+import type { SignedWebhook } from '../../sources/signers/sign-webhook.js';
 import { count, duration, type Definition, type Task } from '../command.js';
 import type { Session } from '../session/session.js';
 import { EXIT, UsageError } from '../terminal/exit.js';
@@ -84,7 +84,7 @@ async function signedFor(
   url: string,
   options: SendOptions,
 ): Promise<SignedWebhook> {
-  const { signWebhook, testKeys } = await import('../../testing/sign-webhook.js');
+  const { signWebhook, testKeys } = await import('../../sources/signers/sign-webhook.js');
   const { type, file, skew = 0, scheme } = options;
   const { name: provider } = source.provider;
   const keys = testKeys(provider);

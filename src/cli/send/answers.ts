@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Source } from '../../core/options/resolve-source.js';
-import type { SignedWebhook } from '../../testing/sign-webhook.js';
+import type { SignedWebhook } from '../../sources/signers/sign-webhook.js';
 import type { Session } from '../session/session.js';
 
 /** What came back for a request. */

@@ -1,18 +1,23 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { toMs, type Duration } from '../../core/options/duration.js';
-import { ConfigurationError } from '../../core/errors.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { checkInput } from '../../core/options/schema.js';
+import { ConfigurationError, InputRefused } from '../../core/errors.js';
 import type { EventKey } from '../../core/event.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { pause } from '../../core/time/pause.js';
-import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { addressRules } from '../../effects/address-rules.js';
 import { destination, DestinationRefused } from '../../effects/destination.js';
 import { HttpClient, type Allow } from '../../effects/http-client.js';
 import { ClaimStore } from '../../storage/claim.store.js';
 import { ReplayStore } from '../../storage/desk/replay.store.js';
+import type { StoredEvent } from '../../storage/stored-event.js';
 import type { BulkOptions } from '../bulk.options.js';
+import { signedAnew, type ForwardSignature, type Resigned } from './signed-anew.js';
 
 export interface ForwardOptions extends BulkOptions<ForwardReport> {
   /**
@@ -24,6 +29,13 @@ export interface ForwardOptions extends BulkOptions<ForwardReport> {
   readonly headers?: Readonly<Record<string, string>>;
   /** For one event. @default '10s' */
   readonly timeout?: Duration;
+  /**
+   * Signs each event as its provider does, at the time of sending, so that a receiver with this secret believes it.
+   * @default none: the signature that is stored, if it is
+   */
+  readonly sign?: ForwardSignature;
+  /** An edited copy, sent in place of the stored body of one event. What came stays as it is. @default none */
+  readonly body?: string | Uint8Array;
 }
 
 /** An event that was not forwarded. */
@@ -55,13 +67,18 @@ const HOP_BY_HOP = new Set(
   ),
 );
 
-/** Sends stored events on to another URL, byte for byte, one after the other. */
+const signature = z
+  .strictObject({ secret: z.string().min(1), options: z.record(z.string(), z.unknown()).optional() })
+  .optional();
+
+/** Sends stored events on to another URL, byte for byte unless they are signed anew or edited, one after the other. */
 @Injectable()
 export class Forwarder {
   private readonly logger = new InboxLogger();
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly claims: ClaimStore,
     private readonly store: ReplayStore,
   ) {}
@@ -71,6 +88,7 @@ export class Forwarder {
     url: string | URL,
     options: ForwardOptions & { readonly id: string },
   ): Promise<ForwardReport> {
+    checkSignature(options, keys);
     const { http = false, privateAddresses = false } = options.allow ?? {};
     const target = destination(url, http, addressRules(privateAddresses));
     const timeoutMs = timeoutOf(options);
@@ -104,6 +122,20 @@ export class Forwarder {
     return report();
   }
 
+  /** What is sent of an event; a text says why it cannot be signed. */
+  private async signed(
+    stored: StoredEvent,
+    bytes: Buffer,
+    url: URL,
+    { sign, body }: ForwardOptions,
+  ): Promise<Resigned | string> {
+    const sent = body === undefined ? bytes : Buffer.from(body);
+    if (sign === undefined) return { headers: stored.headers, body: sent };
+    const source = this.options.sources.get(stored.source);
+    if (source === undefined) return `source '${stored.source}' is not configured here`;
+    return signedAnew(source.provider, stored, sent, body !== undefined, url, sign);
+  }
+
   /** Taken when it was answered 2xx, not before: one that is interrupted sends at most one event again. */
   private async one(
     client: HttpClient,
@@ -117,12 +149,14 @@ export class Forwarder {
     if (await this.store.isTaken(manager, options.id, stored.id)) return 'skipped';
     if (stored.body === null)
       return { sent: false, why: 'its body was removed, by retention or by a person' };
+    const signed = await this.signed(stored, stored.body, url, options);
+    if (typeof signed === 'string') return { sent: false, why: signed };
     try {
       const { status } = await client.send({
         url,
         method: 'POST',
-        headers: headersOf(stored.headers, options.headers),
-        body: stored.body,
+        headers: headersOf(signed.headers, options.headers),
+        body: signed.body,
         timeoutMs: options.timeoutMs,
         allow: options.allow,
       });
@@ -135,6 +169,13 @@ export class Forwarder {
     await this.store.take(manager, options.id, stored.id, options.by, options.reason);
     return 'forwarded';
   }
+}
+
+/** @throws InputRefused */
+function checkSignature({ sign, body }: ForwardOptions, keys: readonly EventKey[]): void {
+  checkInput(signature, sign, 'forward.sign');
+  if (body !== undefined && keys.length !== 1)
+    throw new InputRefused(`forward.body: expected one event for an edited copy, received ${keys.length}`);
 }
 
 function headersOf(

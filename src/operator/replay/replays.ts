@@ -163,7 +163,15 @@ export class Replays {
     checkDecider(options);
     checkSelection(selection);
     const id = options.id ?? uuidV7();
-    const deed = { action: 'forward', target: targetOf(selection), detail: { id, to: withoutSecrets(url) } };
+    const how = {
+      ...(options.sign && { signed: true }),
+      ...(options.body !== undefined && { edited: true }),
+    };
+    const deed = {
+      action: 'forward',
+      target: targetOf(selection),
+      detail: { id, to: withoutSecrets(url), ...how },
+    };
     return this.audit.noted(deed, options, async () => {
       const report = await this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
       const { forwarded, skipped, failed, refused, gaveUp } = report;

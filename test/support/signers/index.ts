@@ -1,9 +1,9 @@
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { providersByName } from '../../../src/sources/index.js';
-import { vendorSigners } from '../../../src/testing/sign-webhook.js';
-import { p256, rsa } from '../../../src/testing/signers/key-signers.js';
-import { SAMPLE_SECONDS, type KeyPair, type VendorSigner } from '../../../src/testing/signers/signer.js';
+import { vendorSigners } from '../../../src/sources/signers/sign-webhook.js';
+import { p256, rsa } from '../../../src/sources/signers/key-signers.js';
+import { SAMPLE_SECONDS, type KeyPair, type VendorSigner } from '../../../src/sources/signers/signer.js';
 
 /** A request as a vendor would send it. */
 export interface SignedRequest {

@@ -7,7 +7,7 @@ import { paypal, plaid, sns } from '../../../src/sources/index.js';
 import { certificateKey, readCertificates } from '../../../src/sources/keys/certificate.js';
 import { fetchText } from '../../../src/sources/keys/fetch-text.js';
 import { RemoteKeys } from '../../../src/sources/keys/remote-keys.js';
-import { makeCertificate } from '../../../src/testing/signers/certificate.js';
+import { makeCertificate } from '../../../src/sources/signers/certificate.js';
 import {
   servedCertificate,
   servedPlaidKey,

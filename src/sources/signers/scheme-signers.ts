@@ -1,4 +1,5 @@
-import type { HmacOptions, UntypedOptions } from '../../sources/index.js';
+import type { HmacOptions } from '../providers/hmac.js';
+import type { UntypedOptions } from '../registry.js';
 import { hmac, timestampOf, type Signing, type VendorRequest, type VendorSigner } from './signer.js';
 
 /** A source whose scheme follows from the options that it was configured with. */

@@ -1,5 +1,5 @@
 import { createHmac, type BinaryLike, type KeyObject } from 'node:crypto';
-import type { UntypedOptions } from '../../sources/index.js';
+import type { UntypedOptions } from '../registry.js';
 
 /** The key material of a test: the source's part, and the vendor's part. */
 export interface TestKeys {

@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { types } from 'node:util';
 import { z } from 'zod';
-import { InputRefused } from '../core/errors.js';
-import { didYouMean } from '../core/options/did-you-mean.js';
-import { checkInput } from '../core/options/schema.js';
-import { bodySigners } from './signers/body-signers.js';
-import { keySigners } from './signers/key-signers.js';
-import { schemeSigners } from './signers/scheme-signers.js';
-import type { TestKeys, VendorRequest, VendorSigner } from './signers/signer.js';
-import { standardSigners } from './signers/standard-signers.js';
-import { timedSigners } from './signers/timed-signers.js';
-import { tokenSigners } from './signers/token-signers.js';
-import { urlSigners } from './signers/url-signers.js';
+import { InputRefused } from '../../core/errors.js';
+import { didYouMean } from '../../core/options/did-you-mean.js';
+import { checkInput } from '../../core/options/schema.js';
+import { bodySigners } from './body-signers.js';
+import { keySigners } from './key-signers.js';
+import { schemeSigners } from './scheme-signers.js';
+import type { TestKeys, VendorRequest, VendorSigner } from './signer.js';
+import { standardSigners } from './standard-signers.js';
+import { timedSigners } from './timed-signers.js';
+import { tokenSigners } from './token-signers.js';
+import { urlSigners } from './url-signers.js';
 
 /** How a request is signed. Each option has a default, so that `signWebhook('github')` is a request too. */
 export interface SignOptions {
