@@ -2,6 +2,7 @@ import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import ts from 'typescript';
+import type { builtPage } from '../src/dashboard/built.page.js';
 import { bundle, wiringFile, type Bundled, type Group } from './bundle.js';
 import { entryDeclarations } from './declarations.js';
 import { helperModule, HELPERS, shareHelpers } from './helpers.js';
@@ -40,6 +41,9 @@ const NEST_ADD = 'nest-add.js';
 const CLI = 'src/cli/index.js';
 const BIN = 'webhook-inbox.js';
 
+/** Gives the desk's page, from the files that `npm run build:dashboard` has made. In the package it holds them, for bundlers. */
+const PAGE = 'src/dashboard/built.page.js';
+
 const OPTIONS: ts.CompilerOptions = {
   target: ts.ScriptTarget.ES2023,
   module: ts.ModuleKind.ES2022,
@@ -65,9 +69,17 @@ async function partsOfFile(file: string): Promise<ModuleParts> {
   return partsOf(file, shareHelpers(file, outputText, helpers));
 }
 
+async function embeddedPage(): Promise<ModuleParts> {
+  const built = (await import(pathToFileURL(join(DIST, PAGE)).href)) as { builtPage: typeof builtPage };
+  const page = built.builtPage(pathToFileURL(join(resolve(DIST), 'dashboard/')));
+  if (page === undefined) throw new Error(`${DIST} holds no page: run npm run build:dashboard before`);
+  return partsOf(PAGE, `export const builtPage = () => (${JSON.stringify(page)});`);
+}
+
 async function bundleAll(files: readonly string[]): Promise<Bundled> {
   const modules = new Map<string, ModuleParts>();
   for (const file of files.filter((name) => name.endsWith('.js'))) modules.set(file, await partsOfFile(file));
+  modules.set(PAGE, await embeddedPage());
   modules.set(HELPERS, partsOf(HELPERS, helperModule(helpers)));
   return bundle(modules, [ONE_COPY, ...Object.values(ENTRIES), SCHEMATIC, CLI], 'src');
 }

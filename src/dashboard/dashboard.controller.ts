@@ -38,9 +38,6 @@ interface DashboardRequest extends HeadersOf {
   readonly body?: unknown;
 }
 
-const NO_PAGE =
-  'the files of the page are not beside the code: leave nestjs-webhook-inbox out of your bundle, or build them in a clone by npm run build:dashboard';
-
 /** The context of this very request, for the application's permission callback. */
 const Context = createParamDecorator((_: unknown, context: ExecutionContext) => context);
 
@@ -72,7 +69,7 @@ export function dashboardController(
       await this.answer(response, async () => {
         await this.entered(context);
         const html = this.files.html(baseOf(request));
-        if (html === undefined) throw new Refused(503, NO_PAGE);
+        if (html === undefined) throw new Refused(503, 'the page was not built: run npm run build:dashboard');
         this.reply.send(response, html, 200, { 'content-type': 'text/html; charset=utf-8' });
       });
     }

@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync, existsSync } from 'node:fs';
-import { Injectable } from '@nestjs/common';
 import { gzipSync } from 'node:zlib';
+import { Injectable } from '@nestjs/common';
+import { builtPage } from './built.page.js';
 
 export interface PageFile {
   readonly type: string;
@@ -19,7 +19,7 @@ const TYPES: Readonly<Record<string, string>> = {
 export class PageFiles {
   private loaded: { readonly html: string; readonly assets: ReadonlyMap<string, PageFile> } | undefined;
 
-  /** The page with its assets' addresses made relative to `base`; undefined when it is not beside the code. */
+  /** The page with its assets' addresses made relative to `base`; undefined when it was not built. */
   html(base: string): string | undefined {
     return this.load()?.html.replaceAll('./assets/', `${base}/assets/`);
   }
@@ -35,18 +35,12 @@ export class PageFiles {
 }
 
 function read() {
-  // From dist/src/dashboard and dist/cjs/src/dashboard the build lies in dist/dashboard; from the sources it lies in their dist.
-  const folder = ['../../dashboard/', '../../../dashboard/', '../../dist/dashboard/']
-    // Where a bundler has made CommonJS of this, there is no URL.
-    .filter((path) => URL.canParse(path, import.meta.url))
-    .map((path) => new URL(path, import.meta.url))
-    .find((url) => existsSync(new URL('assets/', url)));
-  if (folder === undefined) return undefined;
-  const names = readdirSync(new URL('assets/', folder));
-  const assets = names.map((name): [string, PageFile] => {
-    const bytes = readFileSync(new URL(`assets/${name}`, folder));
-    const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
-    return [name, { type, bytes, gzipped: gzipSync(bytes) }];
+  const { 'index.html': html, ...files } = builtPage() ?? {};
+  if (html === undefined) return undefined;
+  const assets = Object.entries(files).map(([path, text]): [string, PageFile] => {
+    const bytes = Buffer.from(text);
+    const type = TYPES[path.slice(path.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
+    return [path.slice(path.indexOf('/') + 1), { type, bytes, gzipped: gzipSync(bytes) }];
   });
-  return { html: readFileSync(new URL('index.html', folder), 'utf8'), assets: new Map(assets) };
+  return { html, assets: new Map(assets) };
 }
