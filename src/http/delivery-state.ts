@@ -33,6 +33,9 @@ export interface AdapterRequest {
   readonly params?: Readonly<Record<string, string>>;
   /** Fastify's: the route that its router has chosen. */
   readonly routeOptions?: { readonly url?: string };
+  /** Express's, below the `baseUrl` where it is mounted. */
+  readonly route?: { readonly path?: unknown };
+  readonly baseUrl?: string;
   readonly originalUrl?: string;
   readonly url: string;
   readonly rawBody?: unknown;
@@ -46,4 +49,10 @@ export function adapterRequest(context: ExecutionContext): AdapterRequest {
 /** Node's own request under Express (it is one) and Fastify (it wraps one). */
 export function nodeRequest(request: AdapterRequest): IncomingMessage {
   return request.raw ?? (request as unknown as IncomingMessage);
+}
+
+/** The path of the route that the adapter has chosen, as it was declared. */
+export function routeOf({ routeOptions, route, baseUrl = '' }: AdapterRequest): string | undefined {
+  const path = routeOptions?.url ?? route?.path;
+  return typeof path === 'string' ? baseUrl + path : undefined;
 }

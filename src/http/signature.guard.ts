@@ -9,11 +9,12 @@ import { isObservable, lastValueFrom } from 'rxjs';
 import { noSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
+import { tellRoute } from '../core/telemetry/tracing.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
 import { ApplicationsOwn, RefusedDelivery } from './answer.filter.js';
-import { adapterRequest, keepState, nodeRequest, type AdapterRequest } from './delivery-state.js';
+import { adapterRequest, keepState, nodeRequest, routeOf, type AdapterRequest } from './delivery-state.js';
 import { OwnEnhancers } from './direct/own-enhancers.js';
 import { rawBodyOf } from './body/raw-body.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
@@ -39,6 +40,7 @@ export class SignatureGuard implements CanActivate {
 
   private async verify(context: ExecutionContext): Promise<boolean> {
     const request = adapterRequest(context);
+    tellRoute(routeOf(request));
     const source = this.source(context, request);
     this.checkRead(request);
     const url = request.originalUrl ?? request.url;

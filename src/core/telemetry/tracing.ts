@@ -91,8 +91,9 @@ export function linksTo(kept: readonly (string | undefined)[]): Link[] {
   });
 }
 
-/** Names the route of the request's own span, which the instrumentation of http made: past Nest's router nobody else does. */
-export function tellRoute(route: string): void {
+/** Names the route of the request's own span, which the instrumentation of http made, where no other instrumentation names it. */
+export function tellRoute(route: string | undefined): void {
+  if (route === undefined) return;
   const active = context.active();
   const rpc = active.getValue(RPC_METADATA) as { route?: string } | undefined;
   if (rpc !== undefined) rpc.route ??= route;
