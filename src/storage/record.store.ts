@@ -58,6 +58,11 @@ export class RecordStore {
     return rows.length === 1;
   }
 
+  /** Has the rest of the transaction fail at a table whose policies would hide rows: what they hide is not missing. */
+  async refuseHiddenRows(manager: EntityManager): Promise<void> {
+    await query(manager, 'SET LOCAL row_security = off');
+  }
+
   /** Marks a locked row as reconciled, and has it run again if asked. */
   async mark(manager: EntityManager, outboxId: string, runAgain: boolean): Promise<void> {
     await query(manager, runAgain ? RUN_AGAIN : `UPDATE webhook_outbox SET reconciled = true WHERE id = $1`, [

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { Injectable, type INestApplication, type Type } from '@nestjs/common';
 import { DeleteDateColumn, Entity, PrimaryColumn, type EntityManager } from 'typeorm';
 import {
@@ -118,6 +119,64 @@ describe('R28: done events whose business record is missing', () => {
     database.query(`DELETE FROM received_event WHERE event_id = ANY($1)`, [ids]);
   const reconcile = (app: INestApplication) => app.get(StartupReconciler).reconcile();
   const missing = () => alerts.filter(({ kind }) => kind === 'missing-record');
+
+  describe('under row-level security', () => {
+    const role = `reconciler_${randomUUID().slice(0, 8)}`;
+    const asRole = () => {
+      const url = new URL(database.url);
+      Object.assign(url, { username: role, password: 'secret' });
+      return { databaseUrl: url.href };
+    };
+
+    beforeEach(async () => {
+      await database.query(`CREATE ROLE ${role} LOGIN PASSWORD 'secret';
+        GRANT ALL ON ALL TABLES IN SCHEMA public TO ${role};
+        ALTER TABLE received_event ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY added ON received_event FOR INSERT WITH CHECK (true);
+        CREATE POLICY tenant ON received_event FOR SELECT USING (event_type = current_setting('app.tenant', true))`);
+    });
+    afterEach(() => database.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`));
+
+    it.each(['reconcile', 'preview'] as const)(
+      '%s: are not known to be missing, and do not run again',
+      async (way) => {
+        const app = await start(record(), asRole());
+        const lines: string[] = [];
+        app.useLogger({
+          log: () => undefined,
+          warn: (line: unknown) => void lines.push(String(line)),
+          error: () => undefined,
+        });
+        await receive(app, 'a', 'b');
+        const report = await app.get(StartupReconciler)[way]();
+        expect(report.records).toEqual({ checked: 2, missing: 0, reprocessed: 0, unchecked: 2 });
+        expect(lines.join()).toContain('row-level security may hide the record');
+        expect(await database.query(`SELECT FROM webhook_outbox WHERE state <> 'done'`)).toEqual([]);
+      },
+    );
+
+    it('are missing when a look with their tenant finds none', async () => {
+      const businessRecord: BusinessRecord = {
+        minAge: 0,
+        missing: (events, manager) =>
+          manager.transaction(async (transaction) => {
+            await transaction.query(`SELECT set_config('app.tenant', $1, true)`, [events[0]!.type]);
+            const there = await transaction.find(ReceivedEvent);
+            return events.filter(({ eventId }) => !there.some(({ event_id: id }) => id === eventId));
+          }),
+      };
+      const app = await start(businessRecord, asRole());
+      await receive(app, 'a', 'b');
+      await lose('b');
+      expect((await reconcile(app)).records).toEqual({
+        checked: 2,
+        missing: 1,
+        reprocessed: 1,
+        unchecked: 0,
+      });
+      await until(async () => (await records()).length === 2);
+    });
+  });
 
   it('are handled again, and what they have sent is not sent again', async () => {
     const app = await start(record());

@@ -1,5 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
+import { sqlStateOf } from '../../core/classify.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { orAborted } from '../../core/time/abort.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
@@ -30,6 +31,7 @@ export interface RecordReport {
 type Candidate = DoneRow & { readonly seen: WebhookEvent };
 
 const BATCH = 200;
+const INSUFFICIENT_PRIVILEGE = '42501';
 /** When the connection of a page is given up: a half-open one never answers. */
 const PAGE_MS = 60_000;
 
@@ -100,7 +102,7 @@ export class RecordReconciler {
     let error = found.error;
     for (const row of found.missing) {
       try {
-        if (changes && !(await this.settle(record, row))) continue;
+        if (!(await this.settle(record, row, changes))) continue;
         report.missing += 1;
         if (record.onMissing === 'reprocess') report.reprocessed += 1;
       } catch (thrown) {
@@ -163,18 +165,19 @@ export class RecordReconciler {
   }
 
   /** Looks again under the row's lock, and marks it. False when it is no longer missing, or no longer done. */
-  private async settle(record: ResolvedRecord, row: Candidate): Promise<boolean> {
+  private async settle(record: ResolvedRecord, row: Candidate, changes: boolean): Promise<boolean> {
     const { manager } = this.dataSource;
-    const marked = await inTransaction(manager, this.options.claimTimeoutMs, async (transaction) => {
+    const isMissing = await inTransaction(manager, this.options.claimTimeoutMs, async (transaction) => {
       if (!(await this.store.lock(transaction, row.outboxId))) return false;
+      if ('where' in record.look) await this.store.refuseHiddenRows(transaction);
       const again = await this.missing(record, [row], transaction);
-      if (again.error !== undefined) throw again.error;
+      if (again.error !== undefined) throw hiddenOr(again.error);
       if (again.missing.length === 0) return false;
-      await this.store.mark(transaction, row.outboxId, record.onMissing === 'reprocess');
+      if (changes) await this.store.mark(transaction, row.outboxId, record.onMissing === 'reprocess');
       return true;
     });
-    if (marked) this.tell(record, row);
-    return marked;
+    if (isMissing && changes) this.tell(record, row);
+    return isMissing;
   }
 
   private tell({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
@@ -198,6 +201,15 @@ async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Prom
   } finally {
     deadline.end();
   }
+}
+
+/** The first look was allowed, so that the second one can have been refused because of policies alone. */
+function hiddenOr(error: unknown): unknown {
+  if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) return error;
+  const text =
+    `row-level security may hide the record from this role, so that it cannot be known to be missing. ` +
+    `Declare businessRecord.missing, which sets the tenant itself, or give the role BYPASSRLS`;
+  return new Error(text, { cause: error });
 }
 
 function refuseEmpty(where: object | readonly object[]): void {
