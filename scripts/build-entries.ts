@@ -105,15 +105,13 @@ async function writeEntry(
   { keyOf }: Bundled,
 ): Promise<void> {
   const file = ENTRIES[name]!;
-  const given = (place: string, require: string) =>
-    `'${name}', own, { version: '${version}', place: ${place}, load: (entry) => ${require}(\`./\${entry}.js\`) }`;
+  const given = (place: string) => `'${name}', own, { version: '${version}', place: ${place} }`;
   await writeFile(
     join(DIST, `${name}.js`),
-    `import { createRequire } from 'node:module';
-import { $m as shared } from './${wiringFile('src', ONE_COPY)}';
+    `import { $m as shared } from './${wiringFile('src', ONE_COPY)}';
 import { $m } from './${wiringFile('src', file)}';
 const own = $m['${keyOf(file)}'];
-const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given(`import.meta.url?.replace(/[^/]*$/, '')`, 'createRequire(import.meta.url)')});
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given('import.meta.url')});
 ${names.map((each) => `export const ${each} = one.${each};`).join('\n')}
 `,
   );
@@ -124,7 +122,7 @@ Object.defineProperty(exports, '__esModule', { value: true });
 const { $m: shared } = require('./${wiringFile('src', ONE_COPY)}');
 const { $m } = require('./${wiringFile('src', file)}');
 const own = $m['${keyOf(file)}'];
-const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given('__dirname', 'require')});
+const one = shared['${keyOf(ONE_COPY)}'].oneCopy(${given(`typeof __filename === 'string' ? __filename : undefined`)});
 ${names.map((each) => `exports.${each} = one.${each};`).join('\n')}
 `,
   );

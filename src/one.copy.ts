@@ -1,12 +1,11 @@
+import { createRequire } from 'node:module';
 import { ConfigurationError } from './core/errors.js';
 
 /** One of the builds of this package, ES modules or CommonJS, as its entries give it. */
 export interface Copy {
   readonly version: string;
-  /** Its folder; undefined where a bundler has made CommonJS of it. */
+  /** An entry's path, or URL; undefined where a bundler has made CommonJS of an ES module, or the other way round. */
   readonly place: string | undefined;
-  /** Gives an entry's own exports by its name. */
-  readonly load: (entry: string) => object;
 }
 
 interface FirstCopy extends Copy {
@@ -32,8 +31,20 @@ export function oneCopy<T extends object>(entry: string, own: T, copy: Copy): T 
   const shared: typeof globalThis & Shared = globalThis;
   const first = (shared[LOADED] ??= { ...copy, given: new Map<string, object>() });
   if (first.version !== copy.version) throw twoVersions(first, copy);
-  if (first.place === copy.place) first.given.set(entry, own);
-  return (first.given.get(entry) ?? first.load(entry)) as T;
+  if (folderOf(first) === folderOf(copy)) first.given.set(entry, own);
+  return (first.given.get(entry) ?? load(entry, first)) as T;
+}
+
+function folderOf({ place }: Copy): string | undefined {
+  return place?.replace(/[^/\\]*$/, '');
+}
+
+/** Here, and not in the entry: a bundler would follow it there, and take the whole folder along. */
+function load(entry: string, { place }: Copy): object {
+  if (place !== undefined) return createRequire(place)(`./${entry}.js`) as object;
+  throw new ConfigurationError(
+    'a bundle holds nestjs-webhook-inbox as ES modules and as CommonJS: leave it out of the bundle (external)',
+  );
 }
 
 function twoVersions(first: Copy, second: Copy): ConfigurationError {
