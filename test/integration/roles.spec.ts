@@ -1,16 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { INestApplication } from '@nestjs/common';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Injectable, type INestApplication } from '@nestjs/common';
 import { Client } from 'pg';
 import { DataSource } from 'typeorm';
 import { webhookInboxMigrations } from '../../migrations/index.js';
 import {
+  Backfills,
+  BackfillSource,
   Inbox,
   Inspector,
+  OnWebhook,
   Operator,
   Outbox,
+  PermanentError,
   Retention,
   StartupReconciler,
+  type BackfillEvent,
+  type BatchEvent,
+  type HandlerContext,
+  type WebhookEvent,
   type WebhooksOptions,
 } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
@@ -29,6 +39,38 @@ const BLOCK = /^```sql roles\n(.*?)^```/ms
   .replaceAll(/(?<!\.)\bwebhook_(receiver|relay|desk)\b/g, (_, part: Part) => roleOf(part));
 const BY = { by: 'ada', reason: 'test' };
 
+const APPLY = 'INSERT INTO inline_record VALUES ($1)';
+
+/** Work that deliveries run themselves, work in order, in batches, and what lists events that never came. */
+@Injectable()
+class OtherWork {
+  @OnWebhook('inline', '*', { name: 'now', inline: true })
+  async now({ eventId }: WebhookEvent, { manager, enqueue }: HandlerContext) {
+    await manager.query(APPLY, [eventId]);
+    await enqueue('mail', {}, { key: eventId });
+  }
+
+  @OnWebhook('provider', '*', { name: 'provided' })
+  async provided({ eventId }: WebhookEvent, { manager }: HandlerContext) {
+    if (failing) throw new Error('as asked');
+    await manager.query(APPLY, [eventId]);
+  }
+
+  @OnWebhook('own', '*', { name: 'ordered', key: () => 'one' })
+  ordered() {
+    if (failing) throw new PermanentError('as asked');
+  }
+
+  @OnWebhook('own', '*', { name: 'batched', batch: 10 })
+  batched(_events: readonly BatchEvent[]) {}
+
+  @BackfillSource('own')
+  async *list(): AsyncGenerator<BackfillEvent> {
+    const headers = { 'X-Awardee-Delivery': 'missed', 'X-Awardee-Event': 'grant.made' };
+    yield await Promise.resolve({ headers, body: {} });
+  }
+}
+
 let database: TestDatabase;
 const inboxes: TestInbox[] = [];
 const lines: string[] = [];
@@ -44,6 +86,7 @@ function urlOf(part: Part): string {
 async function start(part: Part, webhooks: Partial<WebhooksOptions>): Promise<TestInbox> {
   const keep = (line: unknown) => void lines.push(String(line));
   const providers = [
+    OtherWork,
     scripted(
       {
         handle: async ({ source, eventId, type }, { manager, enqueue }) => {
@@ -62,7 +105,12 @@ async function start(part: Part, webhooks: Partial<WebhooksOptions>): Promise<Te
     configure: (app: INestApplication) => app.useLogger({ log: keep, warn: keep, error: keep }),
     webhooks: {
       schema: 'webhooks',
-      sources: { awardee: awardeeSource({ retriesSameBytes: true }) },
+      sources: {
+        awardee: awardeeSource({ retriesSameBytes: true }),
+        inline: awardeeSource(),
+        provider: awardeeSource({ retries: 'provider' }),
+        own: awardeeSource(),
+      },
       ...webhooks,
     },
   });
@@ -84,13 +132,17 @@ beforeAll(async () => {
   await database.query(`CREATE TABLE received_event (source text, event_id text, event_type text, applied_count int DEFAULT 1,
     PRIMARY KEY (source, event_id))`);
   await database.query(BLOCK);
-  await database.query(`GRANT SELECT, INSERT, UPDATE ON received_event TO ${roleOf('relay')}`);
+  await database.query(`GRANT SELECT, INSERT, UPDATE ON received_event TO ${roleOf('relay')};
+    CREATE TABLE inline_record (event_id text);
+    GRANT INSERT ON inline_record TO ${roleOf('relay')}, ${roleOf('receiver')}`);
 }, 60_000);
 afterAll(async () => {
   await Promise.all(inboxes.map((inbox) => inbox.stop()));
   for (const part of PARTS) await database?.query(`DROP OWNED BY ${roleOf(part)}; DROP ROLE ${roleOf(part)}`);
   await database?.drop();
 });
+
+const denied = () => lines.filter((line) => /permission denied/.test(line));
 
 const states = async () =>
   (
@@ -172,7 +224,72 @@ describe('the roles of docs/deploying.md', () => {
     expect((await inspector.events('')).events).toHaveLength(2);
     await desk.app.get(DeskKeeper).round();
 
-    expect(lines.filter((line) => /permission denied/.test(line))).toEqual([]);
+    expect(denied()).toEqual([]);
+  });
+
+  it('let deliveries run their own work, and a person hold, call back and send on what is owed', async () => {
+    const receiver = await start('receiver', RECEIVES);
+    const deliver = async (source: string, id: string) => (await receiver.deliverTo(source, id)).status;
+    expect([await deliver('inline', 'i'), await deliver('inline', 'i')]).toEqual([200, 200]);
+    failing = true;
+    expect(await deliver('provider', 'p')).toBe(500);
+    failing = false;
+    expect([await deliver('provider', 'p'), await deliver('provider', 'p')]).toEqual([200, 200]);
+    expect(await database.query('SELECT event_id FROM inline_record ORDER BY 1')).toEqual([
+      { event_id: 'i' },
+      { event_id: 'p' },
+    ]);
+    expect(await receiver.app.get(Backfills).run('own', { since: new Date() })).toMatchObject({ claimed: 1 });
+    for (const id of ['x', 'y']) await deliver('own', id);
+
+    const desk = await start('desk', RECEIVES);
+    const operator = desk.app.get(Operator);
+    const inspector = desk.app.get(Inspector);
+    const owed = async (where: string) =>
+      (
+        await database.query<{ id: string }>(
+          `SELECT id FROM webhooks.webhook_outbox WHERE state <> 'done' AND ${where} ORDER BY created_at`,
+        )
+      ).map(({ id }) => id);
+    const [mail] = await owed(`name = 'mail' AND event_id = 'i'`);
+    expect(await operator.cancel(mail!, BY)).toBe(true);
+    const [held] = await owed(`name LIKE '%ordered'`);
+    expect(await operator.park([held!], BY)).toEqual([held]);
+    expect(await operator.decide(held!, 'retry', BY)).toBe(true);
+
+    const relay = await start('relay', {});
+    await settle(relay);
+    failing = true;
+    await deliver('own', 'z');
+    await settle(relay);
+    failing = false;
+    const dead = await owed(`state = 'dead' AND event_id = 'z'`);
+    expect(await operator.giveUp(dead, BY)).toEqual(dead);
+    await relay.dataSource.transaction(async (manager) => {
+      const outbox = relay.app.get(Outbox);
+      await outbox.enqueue(manager, 'mail', {}, { key: 'back' });
+      expect(await outbox.cancel(manager, 'mail', 'back')).toBe('cancelled');
+    });
+
+    const key = { source: 'own', tenant: '', eventId: 'x' };
+    await operator.previewReplay([key]);
+    const sink = createServer((_, response) => response.end());
+    await new Promise<void>((resolve) => sink.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
+    const allow = { http: true, privateAddresses: true };
+    expect(await operator.forward([key], url, allow, BY)).toMatchObject({ forwarded: 1 });
+    sink.close();
+    for (const event of (await inspector.events('source:own')).events) {
+      const found = await inspector.event(event.id);
+      expect(found).toBeDefined();
+    }
+    await Promise.all([
+      inspector.counts(),
+      inspector.effects(''),
+      inspector.deadScopes(),
+      inspector.knownSources(),
+    ]);
+    expect(denied()).toEqual([]);
   });
 
   it.each<[Part, string]>([
