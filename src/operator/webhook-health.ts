@@ -1,6 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { toMs, type Duration } from '../core/options/duration.js';
+import { checkInput, duration } from '../core/options/schema.js';
 import { errorText } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
@@ -20,6 +22,14 @@ export interface ReadinessOptions {
   /** Dead rows at which the instance is not ready; `false` for any number. @default false */
   readonly deadLetters?: number | false;
 }
+
+const orAny = <T extends z.ZodType>(schema: T) => z.union([z.literal(false), schema]).optional();
+const READINESS = z.strictObject({
+  timeout: duration.optional(),
+  relaySilence: orAny(duration),
+  backlogAge: orAny(duration),
+  deadLetters: orAny(z.int().min(1)),
+});
 
 /** As a health indicator of Terminus answers. */
 export type HealthResult<K extends string = string> = Readonly<
@@ -44,12 +54,16 @@ export class WebhookHealth {
     return result(key, true, {});
   }
 
-  /** Whether deliveries can be claimed here, and the relay makes its rounds. Never throws. */
+  /**
+   * Whether deliveries can be claimed here, and the relay makes its rounds. An outage is told, and not thrown.
+   * @throws InputRefused for a wrong option, which would be a threshold that is never reached
+   */
   async readiness<K extends string = 'webhooks'>(
     key = 'webhooks' as K,
     options: ReadinessOptions = {},
   ): Promise<HealthResult<K>> {
-    const timeoutMs = toMs(options.timeout ?? '3s') ?? 3_000;
+    checkInput(READINESS, options, 'readiness');
+    const timeoutMs = msOf(options.timeout ?? '3s');
     const relay = this.relay(options);
     try {
       const read = onConnection(this.dataSource, (manager) => this.relays.backlog(manager), timeoutMs);
@@ -70,7 +84,7 @@ export class WebhookHealth {
     const { relay } = this.options;
     if (relay === false) return { faults: [], details: { relay: 'off' } };
     const silentMs = this.loop.silentMs;
-    const allowedMs = relaySilence === false ? Infinity : relay.pollMs + (toMs(relaySilence) ?? 60_000);
+    const allowedMs = relay.pollMs + msOf(relaySilence);
     const faults =
       silentMs > allowedMs ? [`the relay has not looked at the outbox for ${Math.round(silentMs)} ms`] : [];
     return { faults, details: { relay: faults.length === 0 ? 'up' : 'down' } };
@@ -82,13 +96,17 @@ function judged(
   { backlogAge = false, deadLetters = false }: ReadinessOptions,
 ) {
   const backlogMs = Math.round(overdue[0]?.ageMs ?? 0);
-  const allowedMs = backlogAge === false ? Infinity : (toMs(backlogAge) ?? Infinity);
   const faults = [
-    ...(backlogMs > allowedMs ? [`a row of ${overdue[0]!.name} has been due for ${backlogMs} ms`] : []),
+    ...(backlogMs > msOf(backlogAge)
+      ? [`a row of ${overdue[0]!.name} has been due for ${backlogMs} ms`]
+      : []),
     ...(deadLetters !== false && dead >= deadLetters ? [`${dead} rows are dead`] : []),
   ];
   return { faults, details: { pending, dead, parked, backlogMs } };
 }
+
+/** @param limit that was checked; without one, any time is in time */
+const msOf = (limit: Duration | false) => (limit === false ? Infinity : toMs(limit)!);
 
 const faultsOf = (faults: readonly string[]) => (faults.length === 0 ? {} : { message: faults.join('; ') });
 

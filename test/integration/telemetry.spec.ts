@@ -301,6 +301,48 @@ describe('C health', () => {
     expect(await health.readiness()).toMatchObject({ webhooks: { status: 'down', relay: 'down' } });
     expect(health.liveness()).toEqual({ webhooks: { status: 'up' } });
   });
+
+  it('readiness tells in its time of a database that is gone, and of connections that are all taken', async () => {
+    const health = inbox.app.get(WebhookHealth);
+    Object.assign(inbox.app.get(RelayLoop), { silentMs: 0 });
+    const check = () =>
+      inbox.app
+        .get<HealthCheckService>(HealthCheckService)
+        .check([() => health.liveness('alive'), () => health.readiness('ready', { timeout: '2s' })]);
+    const isDown = {
+      status: 503,
+      response: {
+        status: 'error',
+        info: { alive: { status: 'up' } },
+        error: {
+          ready: {
+            status: 'down',
+            database: 'down',
+            relay: 'up',
+            message: expect.stringContaining('the database') as string,
+          },
+        },
+      },
+    };
+    await inbox.database.whileDown(() => expect(check()).rejects.toMatchObject(isDown));
+    expect(await check()).toMatchObject({ status: 'ok', info: { ready: { database: 'up' } } });
+
+    const runners = Array.from({ length: 10 }, () => inbox.dataSource.createQueryRunner());
+    await Promise.all(runners.map((runner) => runner.connect()));
+    await expect(check()).rejects.toMatchObject(isDown);
+    await Promise.all(runners.map((runner) => runner.release()));
+    expect(await check()).toMatchObject({ status: 'ok' });
+  });
+
+  it.each<[object, RegExp]>([
+    [{ backlogAge: '5 minuts' }, /readiness\.backlogAge: expected milliseconds .* received '5 minuts'/],
+    [{ relaySilence: 'soon' }, /readiness\.relaySilence/],
+    [{ timeout: -1 }, /readiness\.timeout/],
+    [{ deadLetters: '1' }, /readiness\.deadLetters/],
+    [{ deadLetter: 1 }, /did you mean 'deadLetters'/],
+  ])('readiness refuses %j', async (options, text) => {
+    await expect(inbox.app.get(WebhookHealth).readiness('webhooks', options)).rejects.toThrow(text);
+  });
 });
 
 async function scraped(): Promise<string> {
