@@ -1,4 +1,3 @@
-import { headOf } from './event.js';
 import { toMs, type Duration } from './options/duration.js';
 
 /** Stable codes of every error this package throws on purpose. */
@@ -75,15 +74,11 @@ export class HttpFailure extends WebhookInboxError {
     readonly status: number,
     /** Lower-case names. */
     readonly headers: Readonly<Record<string, string>>,
-    /** What was answered, up to 64 kB. Stored in part with the failed attempt, never logged: answers echo what was sent. */
+    /** What was answered, up to 64 kB. Neither logged nor stored: answers echo what was sent. */
     readonly body: string,
     origin: string,
   ) {
     super('HTTP_FAILED', `${origin} answered ${status}`);
-  }
-
-  get detail(): string {
-    return headOf(this.body, 500);
   }
 }
 

@@ -1,6 +1,5 @@
 import { inspect } from 'node:util';
 import { isNativeError } from 'node:util/types';
-import { WebhookInboxError } from '../errors.js';
 import { headOf, storable } from '../event.js';
 import { withoutValues } from './value-free.js';
 
@@ -115,16 +114,6 @@ function toldText(error: unknown): string {
   const text = error.name === 'Error' ? told : `${error.name}: ${told}`;
   const { code } = Object(error.cause) as { code?: unknown };
   return typeof code === 'string' && !text.includes(code) ? `${text} (${code})` : text;
-}
-
-/** As `errorText`, with what only the table may hold: the `detail` of an error, which may echo what was sent. */
-export function errorDetail(error: unknown): string {
-  const detail = error instanceof Error && 'detail' in error ? error.detail : undefined;
-  const text = errorText(error);
-  // Of errors that are not ours (pg's `detail` holds column values) nothing is taken.
-  return error instanceof WebhookInboxError && typeof detail === 'string' && detail !== ''
-    ? `${text}: ${detail}`
-    : text;
 }
 
 const shown = (value: string) => (/^[\w.:/@…-]+$/.test(value) ? value : JSON.stringify(value));

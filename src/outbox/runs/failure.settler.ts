@@ -3,7 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import { classify, type Classifier } from '../../core/classify.js';
-import { errorDetail, errorText, logLine } from '../../core/log/log.js';
+import { errorText, logLine } from '../../core/log/log.js';
 import { UnreadableBody } from '../../core/payload.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { retryWindowMs, type Source } from '../../core/options/resolve-source.js';
@@ -106,11 +106,10 @@ export class FailureSettler {
     if (error instanceof NewEffectsRefused) return this.refuse(row, error, within);
     const to = decide(row, error, policy);
     const text = errorText(error);
-    const detail = errorDetail(error);
     const at = placeOfError(error);
     const settled = await (within === undefined
-      ? this.record(row, to, detail, policy.inDoubt, at)
-      : this.store.fail(within.manager, row, to, detail, policy.inDoubt, false, at));
+      ? this.record(row, to, text, policy.inDoubt, at)
+      : this.store.fail(within.manager, row, to, text, policy.inDoubt, false, at));
     this.logger.warn(
       logLine(
         settled ? `attempt failed: ${text}` : `attempt failed after its lease was lost: ${text}`,
