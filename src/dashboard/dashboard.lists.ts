@@ -28,7 +28,7 @@ export class DashboardLists {
   meta() {
     return {
       effects: this.inspector.effectNames(),
-      filterKeys: filterKeys(),
+      filterKeys: filterKeys(this.inspector.searchPaths()),
       keepsRejections: this.options.keepRejectionsMs > 0,
       maxAtOnce: MAX_AT_ONCE,
       now: Date.now(),

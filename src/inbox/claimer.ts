@@ -16,6 +16,7 @@ import type { WokenNames } from '../outbox/wake/wake-up.js';
 import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
 import { Notifier } from '../outbox/wake/notifier.js';
 import { OrderKeys } from '../outbox/enqueue/order-keys.js';
+import { searchValues } from './search-values.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import {
   claimTransaction,
@@ -299,6 +300,7 @@ export class Claimer {
       origin,
       bodySha256: source.provider.signed.id || origin === 'backfill' ? undefined : bodySha256(event),
       refuseKnownBytes: source.suspectedReplays === 'refuse',
+      searchValues: searchValues(source, body),
     };
   }
 }

@@ -24,6 +24,7 @@ const HINTS = {
   before: 'until: before:30m, before:2026-08-01',
 } as const;
 type Key = keyof typeof HINTS;
+const pathHint = (path: string) => `a value in the payload: ${path}:cus_9`;
 
 /** The keys of each list's filter, in the order in which the page suggests them. */
 export const FILTERS = {
@@ -61,12 +62,15 @@ const STATES: Readonly<Partial<Record<FilteredList, readonly string[]>>> = {
 };
 const MAX_LENGTH = 1_000;
 
-/** What the page suggests: each list's keys, with what stands behind each. */
-export function filterKeys(): Record<FilteredList, Record<string, string>> {
+/**
+ * What the page suggests: each list's keys, with what stands behind each.
+ * @param paths `searchPaths` of the sources
+ */
+export function filterKeys(paths: readonly string[]): Record<FilteredList, Record<string, string>> {
   const hints = (list: FilteredList) =>
     Object.fromEntries(FILTERS[list].map((key) => [key, hintOf(key, list)]));
   return {
-    events: hints('events'),
+    events: { ...hints('events'), ...Object.fromEntries(paths.map((path) => [path, pathHint(path)])) },
     effects: hints('effects'),
     dead: hints('dead'),
     rejections: hints('rejections'),
@@ -83,6 +87,7 @@ function hintOf(key: Key, list: FilteredList): string {
  * Reads `source:stripe type:invoice.* state:dead,parked -tenant:acme after:2h`. Quotes hold spaces together, a minus before a key
  * says what must not be, commas part values of which one is to match.
  * @param zone of times without an offset
+ * @param paths of payloads by which events are found: `data.object.customer:cus_9`
  * @throws InputRefused
  */
 export function parseFilter(
@@ -90,11 +95,17 @@ export function parseFilter(
   list: FilteredList = 'events',
   zone = 'UTC',
   nowMs = Date.now(),
+  paths: readonly string[] = [],
 ): ListFilter {
   if (text.length > MAX_LENGTH) throw new InputRefused(`a filter has at most ${MAX_LENGTH} characters`);
   const tests: Test[] = [];
   const times: { after?: Date; before?: Date } = {};
   for (const word of wordsOf(text)) {
+    const payload = list === 'events' ? payloadTest(word, paths) : undefined;
+    if (payload !== undefined) {
+      tests.push(payload);
+      continue;
+    }
     const { key, not, value } = keyOf(word, list);
     if (value === '') throw new InputRefused(`${key}: expected ${hintOf(key, list)}`);
     if (key === 'after' || key === 'before') {
@@ -128,6 +139,19 @@ function keyOf(word: string, list: FilteredList): { key: Key; not: boolean; valu
   throw new InputRefused(
     `unknown key '${name}' (to look for it as it stands write ${plain}:"${word}")${didYouMean(name, known)}`,
   );
+}
+
+/** Undefined for a word whose key is no path; without paths, ids with dots and colons are ids. */
+function payloadTest(word: string, paths: readonly string[]): Test | undefined {
+  const [, minus, path, text] = /^(-?)([\w$-]+(?:\.[\w$-]+)+):(.*)$/s.exec(word) ?? [];
+  if (path === undefined || paths.length === 0) return undefined;
+  if (!paths.includes(path))
+    throw new InputRefused(
+      `no source has '${path}' among its searchPaths (to look for it as it stands write id:"${word}")${didYouMean(path, paths)}`,
+    );
+  const values = text!.split(',').filter((one) => one !== '');
+  if (values.length === 0) throw new InputRefused(`${path}: expected ${pathHint(path)}`);
+  return { key: 'payload', path, not: minus === '-', values };
 }
 
 function valuesOf(key: Key, value: string, list: FilteredList): string[] {

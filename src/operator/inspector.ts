@@ -128,10 +128,15 @@ export class Inspector {
 
   private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: ListView): ListFilter {
     return {
-      ...parseFilter(filter, list, zone),
+      ...parseFilter(filter, list, zone, undefined, this.searchPaths()),
       ...(visible ? { visible } : {}),
       ...(pairs ? { pairs } : {}),
     };
+  }
+
+  /** Paths of payloads by which events are found. */
+  searchPaths(): string[] {
+    return [...new Set([...this.options.sources.values()].flatMap(({ searchPaths }) => searchPaths))];
   }
 
   /** Names in a filter that nothing has, each with the nearest that something has. Stored rows may have them all the same. */
@@ -141,10 +146,11 @@ export class Inspector {
       handler: [...this.registry.handlers().keys()],
       effect: this.effectNames(),
     };
-    return parseFilter(filter, list).tests.flatMap(({ key, values }) =>
-      values
-        .filter((value) => known[key] && !value.endsWith('*') && !known[key].includes(value))
-        .map((value) => `no ${key} is called '${value}' now${didYouMean(value, known[key]!)}`),
+    return parseFilter(filter, list, undefined, undefined, this.searchPaths()).tests.flatMap(
+      ({ key, values }) =>
+        values
+          .filter((value) => known[key] && !value.endsWith('*') && !known[key].includes(value))
+          .map((value) => `no ${key} is called '${value}' now${didYouMean(value, known[key]!)}`),
     );
   }
 

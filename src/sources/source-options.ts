@@ -28,6 +28,7 @@ const POLICIES: Readonly<Record<keyof SourcePolicies, true>> = {
   retention: true,
   keepHeaders: true,
   secretHeaders: true,
+  searchPaths: true,
   secretHints: true,
   classify: true,
 };

@@ -76,6 +76,15 @@ export const CLAIM_SIGNED = `
   ), ${CLAIMED}, ${OWED_MANY}
   SELECT id, false AS suspected, received_at FROM claimed`;
 
+const SEARCHED = `, searched AS (
+    INSERT INTO webhook_payload_value (source, path, value, claim_id)
+    SELECT c.source, v.path, v.value, c.id
+      FROM unnest($25::uuid[], $26::text[], $27::text[]) AS v(claim_id, path, value) JOIN claimed c ON c.id = v.claim_id
+  )`;
+
+/** The same for sources with `searchPaths`: claim, path and value of each come after the other values. */
+export const withSearchValues = (claim: string) => claim.replace(OWED_MANY, () => OWED_MANY + SEARCHED);
+
 /** The same of one event with one row: without arrays, which take longer than what is in them. */
 export const CLAIM_ONE = `
   WITH claimed AS (${INSERT_CLAIM}

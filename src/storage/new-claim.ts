@@ -1,5 +1,5 @@
 import { storable, type EventKey } from '../core/event.js';
-import { CLAIM, CLAIM_ONE, CLAIM_SIGNED } from './claim.sql.js';
+import { CLAIM, CLAIM_ONE, CLAIM_SIGNED, withSearchValues } from './claim.sql.js';
 import type { OrderKey } from './turn.store.js';
 
 /** An event about to be claimed, with the handler rows owed for it. */
@@ -16,6 +16,13 @@ export interface NewClaim extends EventKey {
   /** Drop it when its bytes are known under another id. */
   readonly refuseKnownBytes?: boolean;
   readonly rows: readonly NewHandlerRow[];
+  /** By what people find it. */
+  readonly searchValues?: readonly SearchValue[];
+}
+/** A value at a path of a payload, at most 255 bytes. */
+export interface SearchValue {
+  readonly path: string;
+  readonly value: string;
 }
 export interface NewHandlerRow {
   readonly id: string;
@@ -37,9 +44,21 @@ export function claiming(claims: readonly NewClaim[]): [string, unknown[]] {
   const [claim] = claims;
   const [row] = claim?.rows ?? [];
   const areSigned = claims.every(({ bodySha256 }) => bodySha256 === undefined);
+  const many = areSigned ? CLAIM_SIGNED : CLAIM;
+  const found = claims.flatMap(({ id, searchValues = [] }) => searchValues.map((one) => ({ ...one, id })));
+  if (found.length > 0)
+    return [
+      withSearchValues(many),
+      [
+        ...manyClaims(claims),
+        found.map((one) => one.id),
+        found.map((one) => one.path),
+        found.map((one) => one.value),
+      ],
+    ];
   if (claim !== undefined && row !== undefined && areSigned && claims.length === 1 && claim.rows.length === 1)
     return [CLAIM_ONE, oneClaim(claim, row)];
-  return [areSigned ? CLAIM_SIGNED : CLAIM, manyClaims(claims)];
+  return [many, manyClaims(claims)];
 }
 
 const oneClaim = (claim: NewClaim, row: NewHandlerRow) => [

@@ -25,7 +25,8 @@ interface Plan {
   readonly Plans?: readonly Plan[];
 }
 const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
-const LARGE = ['webhook_claim', 'webhook_outbox', 'webhook_outbox_data'];
+const LARGE = ['webhook_claim', 'webhook_outbox', 'webhook_outbox_data', 'webhook_payload_value'];
+const { awardee } = deskSources;
 
 describe('what is asked every few seconds or for a page, of 200,000 rows', () => {
   let database: TestDatabase;
@@ -52,10 +53,16 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
     await database.query(`
         UPDATE webhook_outbox SET state = 'parked', settled_at = NULL, reason = 'in-doubt'
          WHERE kind = 'effect' AND right(event_id, -4)::int % 500 = 2`);
+    // A hundred events for each customer, and all events for the one shop.
+    await database.query(`
+        INSERT INTO webhook_payload_value (source, path, value, claim_id)
+        SELECT source, v.path, v.value, id FROM webhook_claim,
+               LATERAL (VALUES ('data.customer', 'cus_' || right(event_id, -4)::int / 100), ('data.shop', 'one')) v(path, value)
+         WHERE source = 'awardee'`);
     app = await createApplication({
       databaseUrl: database.url,
       webhooks: {
-        sources: deskSources,
+        sources: { ...deskSources, awardee: { ...awardee, searchPaths: ['data.customer', 'data.shop'] } },
         relay: false,
         reconcile: false,
         retention: false,
@@ -97,6 +104,10 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
         'state:pending source:awardee',
         'after:20d before:19d',
         'id:evt_77',
+        'data.customer:cus_7',
+        'data.customer:cus_7,cus_8 state:dead',
+        'data.shop:one -data.customer:cus_7',
+        'data.shop:one state:dead',
       ].map((filter) => [`events ${filter}`, () => inspector().events(filter)]),
     ),
     'event by our id': async () => inspector().events(`id:${await anEvent()}`),
@@ -140,7 +151,9 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
   async function asked(ask: () => Promise<unknown>): Promise<Statement[]> {
     const heard = await hear(app.get(DataSource), ask);
     return heard.filter(
-      ({ sql }) => /^\s*(SELECT|WITH)\b/.test(sql) && /webhook_(outbox|outbox_data|claim|event)\b/.test(sql),
+      ({ sql }) =>
+        /^\s*(SELECT|WITH)\b/.test(sql) &&
+        /webhook_(outbox|outbox_data|claim|event|payload_value)\b/.test(sql),
     );
   }
 });

@@ -1,16 +1,34 @@
 import type { INestApplication } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import { placeOf, type Place } from '../../src/core/log/place.js';
-import { Inbox, InputRefused, Inspector, Operator, Stats, type Alert } from '../../src/index.js';
+import {
+  Erasure,
+  Inbox,
+  InputRefused,
+  Inspector,
+  Operator,
+  Stats,
+  hmac,
+  type Alert,
+} from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { parseFilter } from '../../src/operator/event.filter.js';
 import { SearchStore } from '../../src/storage/desk/search.store.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
-import { awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
+import { AWARDEE_SECRET, awardee, stripeEvent, type SignedRequest } from '../support/signing.js';
 
 const deed = { by: 'ann@example.com', reason: 'the account was opened again' };
+
+/** Its events are found by values of their payloads. */
+const shop = hmac({
+  secrets: [AWARDEE_SECRET],
+  signatureHeader: 'X-Awardee-Signature',
+  idHeader: 'X-Awardee-Delivery',
+  typeHeader: 'X-Awardee-Event',
+  searchPaths: ['data.customer', 'data.order.number', 'data.tags'],
+});
 
 describe('the operator', () => {
   let database: TestDatabase;
@@ -25,7 +43,11 @@ describe('the operator', () => {
     database = await createDatabase();
     app = await createApplication({
       databaseUrl: database.url,
-      webhooks: { sources: deskSources, onAlert: (alert) => void alerts.push(alert), deadLetterThreshold: 3 },
+      webhooks: {
+        sources: { ...deskSources, shop },
+        onAlert: (alert) => void alerts.push(alert),
+        deadLetterThreshold: 3,
+      },
       providers: [DeskHandlers],
     });
     inbox = app.get(Inbox);
@@ -333,6 +355,68 @@ describe('the operator', () => {
       expect([groups.length, new Set(groups).size]).toEqual([130, 130]);
       expect([effects.length, new Set(effects).size]).toEqual([130, 130]);
       expect(rows).toHaveLength(1);
+    });
+  });
+
+  describe('finds by a value of the payload', () => {
+    const ids = async (filter: string) =>
+      (await inspector.events(filter)).events.map(({ eventId }) => eventId).sort();
+    beforeAll(async () => {
+      const long = 'x'.repeat(300);
+      const orders = [
+        { customer: 'cus_9', order: { number: 9007199254740993n }, tags: ['a', 'b', 'a'] },
+        { customer: 'cus_9', order: { number: 12 }, tags: [true, { deep: 1 }, `${long}1`, `${long}2`] },
+        { customer: 'cus_1', order: null, tags: 'b\u0000' },
+      ];
+      const json = (data: unknown) =>
+        JSON.stringify({ data }, (_, value: unknown) => (typeof value === 'bigint' ? `#${value}` : value))
+          // The digits that JSON.stringify has no way to write.
+          .replace(/"#(\d+)"/, '$1');
+      for (const [nth, data] of orders.entries())
+        expect(await send('shop', awardee(`order-${nth}`, 'order.made', json(data)))).toMatchObject({
+          status: 200,
+        });
+      // Bodies without the path, or that are no JSON.
+      for (const [nth, body] of ['{"data":[]}', 'not json'].entries())
+        expect(await send('shop', awardee(`other-${nth}`, 'order.made', body))).toMatchObject({
+          status: 200,
+        });
+    });
+
+    it.each([
+      ['data.customer:cus_9', ['order-0', 'order-1']],
+      ['data.customer:cus_9,cus_1', ['order-0', 'order-1', 'order-2']],
+      ['data.customer:cus_9 -data.tags:true', ['order-0']],
+      ['data.customer:cus_9 data.order.number:12', ['order-1']],
+      ['data.order.number:9007199254740993', ['order-0']],
+      ['data.customer:cus_9 source:stripe', []],
+      ['data.customer:cus_9 state:dead', []],
+      ['data.customer:cus', []],
+      ['"data.customer:cus_1" after:1h', ['order-2']],
+    ])('%s', async (filter, expected) => expect(await ids(filter)).toEqual(expected));
+
+    it('page by page', async () => {
+      const first = await inspector.events('data.customer:cus_9', undefined, 1);
+      const second = await inspector.events('data.customer:cus_9', first.next, 1);
+      expect([first, second].flatMap(({ events }) => events.map(({ eventId }) => eventId))).toEqual([
+        'order-1',
+        'order-0',
+      ]);
+      expect(second.next).toBeUndefined();
+    });
+
+    it('and says which paths there are', async () => {
+      await expect(inspector.events('data.costumer:cus_9')).rejects.toThrow(
+        "no source has 'data.costumer' among its searchPaths (to look for it as it stands write id:\"data.costumer:cus_9\"); did you mean 'data.customer'?",
+      );
+    });
+
+    it('no more once it is erased', async () => {
+      await app
+        .get(Erasure)
+        .erase({ source: 'shop', tenant: '', eventId: 'order-2' }, { by: 'ann', reason: 'asked for' });
+      expect(await ids('data.customer:cus_1')).toEqual([]);
+      expect(await database.query(`SELECT FROM webhook_payload_value WHERE value = 'cus_1'`)).toEqual([]);
     });
   });
 

@@ -30,6 +30,7 @@ export interface Source {
   readonly keepHeaders: readonly string[];
   /** In lower case. */
   readonly secretHeaders: readonly string[];
+  readonly searchPaths: readonly string[];
   /** By position of the secret. */
   readonly secretHints: readonly string[];
   readonly classify: Classifier | undefined;
@@ -38,6 +39,8 @@ export interface Source {
 const DAY_MS = 86_400_000;
 const ASSUMED_RETRY_WINDOW_MS = DAY_MS;
 const PROVIDER_ATTEMPTS = 5;
+/** As a word of the dashboard's filter has it before its colon. */
+const PATH = /^[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)+$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
@@ -75,6 +78,10 @@ const shape = {
     .optional(),
   keepHeaders: z.array(headerName).optional(),
   secretHeaders: z.array(headerName).optional(),
+  searchPaths: z
+    .array(z.string().regex(PATH, "expected a dotted path such as 'data.object.customer'"))
+    .max(8, 'expected at most 8 paths')
+    .optional(),
   secretHints: z.array(z.string().max(60)).max(5).optional(),
   classify: z.custom((value) => typeof value === 'function', { error: 'expected a function' }).optional(),
 };
@@ -127,6 +134,7 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     ...retention(definition.retention ?? {}, provider, where),
     keepHeaders: ['content-type', 'user-agent', ...keepHeaders],
     secretHeaders,
+    searchPaths: definition.searchPaths ?? [],
     secretHints: definition.secretHints ?? [],
     classify: definition.classify,
   };

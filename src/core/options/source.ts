@@ -60,6 +60,11 @@ export interface SourcePolicies {
   readonly keepHeaders?: readonly string[];
   /** Further headers in which your sender sends a secret as it is, such as an API key. They are never stored. @default the provider's */
   readonly secretHeaders?: readonly string[];
+  /**
+   * Dotted paths of payloads by which the dashboard finds events: ['data.object.customer'], at most 8. Their values are kept in a table
+   * with an index, from now on, and go with the body. @default none
+   */
+  readonly searchPaths?: readonly string[];
   /** Names for the secrets, in their order, by which the dashboard tells them apart: ['2026', 'old']. Never a part of one. @default none */
   readonly secretHints?: readonly string[];
   /** Overrides whether a failure is transient or permanent, for all handlers of this source. */

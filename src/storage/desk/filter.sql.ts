@@ -1,6 +1,8 @@
 /** A word of a filter: `state:dead,parked`, or with a minus before it what must not be. */
 export interface Test {
   readonly key: string;
+  /** Of a payload, with the key `payload`. */
+  readonly path?: string;
   readonly not: boolean;
   /** One of them is to match. */
   readonly values: readonly string[];

@@ -62,7 +62,7 @@ export function walkEnd(filter: ListFilter, from: Place | undefined, scan: numbe
         ? `SELECT id, received_at::text AS at FROM webhook_claim
             WHERE id = (SELECT c.id FROM webhook_claim c WHERE ${where} ORDER BY c.id DESC ${offset})`
         : // Claims of that very moment are looked at again.
-          `SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff' AS id, c.received_at::text AS at FROM webhook_claim c
+          `SELECT '${LAST_ID}' AS id, c.received_at::text AS at FROM webhook_claim c
             WHERE ${where} ORDER BY c.received_at DESC ${offset}`,
     parameters: p.values,
   };
@@ -113,6 +113,75 @@ export function owedEvents(
   };
 }
 
+/** Events with a value of their payloads, found from that value's index, newest first. */
+export function eventsWithValue(
+  filter: ListFilter,
+  from: Place | undefined,
+  limit: number,
+  scan: number,
+  sources: readonly string[],
+): Walk {
+  const p = new Parameters();
+  const { hits, state } = matches(filter, p);
+  return {
+    text: `WITH w AS MATERIALIZED (
+             SELECT c.* FROM (${claimsWithValue(filter, from, scan, sources, p)} LIMIT ${p.add(scan)}) v
+              CROSS JOIN LATERAL (SELECT ${CLAIM} FROM webhook_claim c WHERE c.id = v.claim_id OFFSET 0) c
+              ORDER BY c.id DESC
+           )
+           SELECT w.id, w.at FROM w ${state} WHERE ${hits} AND ${timesOf(filter, p)} ORDER BY w.id DESC LIMIT ${p.add(limit)}`,
+    parameters: p.values,
+  };
+}
+
+/** Where `eventsWithValue` has ended; none when it has looked at all. */
+export function valueEnd(
+  filter: ListFilter,
+  from: Place | undefined,
+  scan: number,
+  sources: readonly string[],
+): Walk {
+  const p = new Parameters();
+  return {
+    text: `SELECT c.id, c.received_at::text AS at
+             FROM (${claimsWithValue(filter, from, scan, sources, p)} OFFSET ${p.add(scan - 1)} LIMIT 1) v
+             JOIN webhook_claim c ON c.id = v.claim_id`,
+    parameters: p.values,
+  };
+}
+
+/**
+ * Each source and value by itself, in the whole order of the index: one range of it is read, and no more of it than the page may look
+ * at. With several values in one condition, all claims that have them would be sorted.
+ */
+function claimsWithValue(
+  filter: ListFilter,
+  from: Place | undefined,
+  scan: number,
+  sources: readonly string[],
+  p: Parameters,
+): string {
+  const { path, values } = valueAsked(filter)!;
+  return `SELECT DISTINCT v.claim_id
+            FROM unnest(${p.add(sources)}::text[]) AS s(source) CROSS JOIN unnest(${p.add(values)}::text[]) AS a(value)
+           CROSS JOIN LATERAL (
+             SELECT claim_id FROM webhook_payload_value
+              WHERE source = s.source AND path = ${p.add(path)} AND value = a.value AND claim_id < ${p.add(from?.id ?? LAST_ID)}::uuid
+              ORDER BY source DESC, path DESC, value DESC, claim_id DESC LIMIT ${p.add(scan)}) v
+           ORDER BY v.claim_id DESC`;
+}
+
+/** The first value of a payload that a filter asks for. */
+export function valueAsked({ tests }: ListFilter): Test | undefined {
+  return tests.find(({ key, not }) => key === 'payload' && !not);
+}
+
+/** OFFSET 0: looked up for each claim. */
+function valueTest({ path, values, not }: Test, p: Parameters): string {
+  return `${not ? 'NOT ' : ''}EXISTS (SELECT FROM webhook_payload_value v
+    WHERE v.claim_id = w.id AND v.path = ${p.add(path)} AND v.value = ANY(${p.add(values)}::text[]) OFFSET 0)`;
+}
+
 /** Whether there are more rows in a state than `owedEvents` looks at. */
 export function moreRows(rowState: RareState, scan: number): Walk {
   return {
@@ -148,6 +217,8 @@ function range(filter: ListFilter, from: Place | undefined, p: Parameters, by: '
   return { where: where.join(' AND '), order, only };
 }
 
+const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
 /** Columns of a claim that filters ask for. */
 const CLAIM = 'c.id, c.received_at, c.received_at::text AS at, c.source, c.tenant, c.event_id, c.event_type';
 
@@ -173,9 +244,10 @@ function matches(filter: ListFilter, p: Parameters): { hits: string; state: stri
   };
   const at = { time: 'w.received_at', source: 'w.source' };
   const asked = conditionsOf({ tests, ...(visible ? { visible } : {}) }, columns, at, p);
+  const values = tests.filter(({ key }) => key === 'payload').map((test) => valueTest(test, p));
   const states = tests.filter(({ key }) => key === 'state').map((test) => stateTest(test, p));
   return {
-    hits: [...asked, ...rowTests(tests, p)].join(' AND '),
+    hits: [...asked, ...rowTests(tests, p), ...values].join(' AND '),
     state:
       states.length === 0
         ? ''

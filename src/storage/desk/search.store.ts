@@ -19,10 +19,13 @@ import {
 import type { ListFilter } from './filter.sql.js';
 import {
   among,
+  eventsWithValue,
   exactWalkEnd,
   moreRows,
   owedEvents,
   rareStates,
+  valueAsked,
+  valueEnd,
   walk,
   walkEnd,
   type RareState,
@@ -141,6 +144,7 @@ export class SearchStore {
   ): Promise<EventPage> {
     const id = wholeId(filter);
     if (id !== undefined) return this.byId(manager, filter, id, configured);
+    if (valueAsked(filter) !== undefined) return this.byValue(manager, filter, limit, configured, from, scan);
     const rows = rareStates(filter);
     const most = scan ?? (filter.tests.some(({ key }) => DERIVED.includes(key)) ? SCAN_STATES : SCAN);
     const hits = await run<Place>(
@@ -239,6 +243,21 @@ export class SearchStore {
     { source: string; lastAt: Date | null; lastType: string | null; lastVerifiedBy: string | null }[]
   > {
     return query(manager, SOURCES, [sources]);
+  }
+
+  private async byValue(
+    manager: EntityManager,
+    filter: ListFilter,
+    limit: number,
+    configured: readonly string[],
+    from: Place | undefined,
+    scan = SCAN_ROWS,
+  ): Promise<EventPage> {
+    const hits = await run<Place>(manager, eventsWithValue(filter, from, limit + 1, scan, configured));
+    const events = await this.page(manager, hits.slice(0, limit));
+    if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
+    const [end] = await run<Place>(manager, valueEnd(filter, from, scan, configured));
+    return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
   }
 
   private async byId(
