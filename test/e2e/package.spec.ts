@@ -28,6 +28,10 @@ interface Manifest {
   readonly peerDependencies: Record<string, string>;
 }
 
+interface Component {
+  readonly name: string;
+}
+
 interface Packed {
   readonly filename: string;
   readonly size: number;
@@ -370,6 +374,15 @@ describe('the package as it is published', () => {
 
   it('is less than 500 kB to download', () => {
     expect(packed.size).toBeLessThan(500_000);
+  });
+
+  it('has a bill of materials with each dependency, and what that needs', async () => {
+    const { stdout } = await execFile('npm', ['run', '--silent', 'sbom']);
+    const bill = JSON.parse(stdout) as { metadata: { component: Component }; components: Component[] };
+    const names = bill.components.map(({ name }) => name);
+    expect(bill.metadata.component.name).toBe(manifest.name);
+    expect(names).toEqual(expect.arrayContaining([...Object.keys(manifest.dependencies), 'luxon']));
+    expect(names.filter((name) => /^@nestjs|^jest$|^typeorm$/.test(name))).toEqual([]);
   });
 
   it('has a command line, and what `nest add` runs', async () => {
