@@ -24,6 +24,7 @@ export const LONG = [
   'integration/*-plans',
   'integration/destinations',
   'integration/forward-signed',
+  'integration/gaps',
   'integration/business-record',
   'integration/closed-manager',
   'integration/crash-kit',

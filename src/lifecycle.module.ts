@@ -20,6 +20,7 @@ import { SourceUrls } from './http/source-urls.js';
 import { DeliveryRuns } from './inbox/delivery-runs.js';
 import { RelayClaims } from './inbox/relay-claims.js';
 import { HandOff } from './outbox/relay/hand-off.js';
+import { GapFinder } from './inbox/catch-up/gap.finder.js';
 import { AGAIN_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
@@ -55,6 +56,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly timers: HostTimers,
     private readonly reconciler: StartupReconciler,
     private readonly retention: Retention,
+    private readonly gaps: GapFinder,
     private readonly registry: HandlerRegistry,
     private readonly urls: SourceUrls,
   ) {
@@ -80,6 +82,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.tellWay();
     this.urls.tell();
     this.loop.start();
+    this.gaps.start();
     this.notifier.start();
     this.listener.start();
     if (this.options.reconcile) {
@@ -100,6 +103,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   async onModuleDestroy(): Promise<void> {
     this.runs.startDraining();
     this.loop.stopLeasing();
+    this.gaps.stop();
     this.timers.cancelAll();
     this.tellWait();
     try {

@@ -165,6 +165,8 @@ export const api = {
     act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire, newEffects }),
   replay: (events: EventKey[], refire: string[], newEffects: NewEffects, reason: string) =>
     act<ReplayReport>('replay', { events, refire, newEffects, reason }),
+  findGaps: (source: string, reason: string) =>
+    act<{ seen: number; claimed: number }>('find-gaps', { source, reason }),
   forward: (
     events: EventKey[],
     url: string,

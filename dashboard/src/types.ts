@@ -235,6 +235,7 @@ export interface Source {
   handlers: { name: string; types: string[] }[];
   lastAt: string | null;
   lastType: string | null;
+  hasList: boolean;
   secrets: {
     fingerprint: string;
     position: number | null;

@@ -21,6 +21,7 @@ export const PERMISSION: Readonly<Record<ActionName, DashboardAction>> = {
   'row-states': 'view',
   'give-up': 'give-up',
   issue: 'issue',
+  'find-gaps': 'replay',
   'verify-again': 'verify-again',
   reveal: 'reveal',
   'replay-preview': 'replay',
@@ -78,8 +79,9 @@ export class DashboardActions {
         return distinct(read(ACTION_INPUT[name], body, name).events);
       case 'erase':
         return distinct([read(ACTION_INPUT.erase, body, name).event]);
+      case 'find-gaps':
       case 'verify-again':
-        return [{ source: read(ACTION_INPUT['verify-again'], body, name).source }];
+        return [{ source: read(ACTION_INPUT[name], body, name).source }];
       default: {
         const source = this.lists.sourceOf(read(ACTION_INPUT.pause, body, name));
         return [source === null ? {} : { source }];
@@ -128,6 +130,10 @@ export class DashboardActions {
         const input = read(ACTION_INPUT.issue, body, name);
         await this.operator.setIssue(input.fingerprint, input.state, deed(input));
         return {};
+      }
+      case 'find-gaps': {
+        const input = read(ACTION_INPUT[name], body, name);
+        return this.operator.findGaps(input.source, deed(input));
       }
       case 'verify-again': {
         const input = read(ACTION_INPUT['verify-again'], body, name);

@@ -32,6 +32,7 @@ export const ACTION_INPUT = {
     state: z.enum(['open', 'acknowledged', 'resolved']),
     reason,
   }),
+  'find-gaps': z.strictObject({ source: text(64), reason }),
   'verify-again': z.strictObject({ source: text(64), after: uuid.optional(), reason }),
   reveal: z.strictObject({
     event: uuid.optional(),

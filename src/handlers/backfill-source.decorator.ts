@@ -1,8 +1,18 @@
+import type { Duration } from '../core/options/duration.js';
 import { append } from './metadata.js';
+
+/** When the list is read by itself. */
+export interface BackfillSourceOptions {
+  /** So often one instance reads the list, claims what no webhook has brought, and raises `gaps-found`. @default false: by hand alone */
+  readonly every?: Duration;
+  /** How far back it looks; further than the longest time for which your receivers may be away. @default '2h' */
+  readonly lookback?: Duration;
+}
 
 /** What `@BackfillSource` writes on a method. */
 export interface BackfillSourceMetadata {
   readonly source: string;
+  readonly options: BackfillSourceOptions;
 }
 
 export const BACKFILL_SOURCE = Symbol('webhook-inbox:backfill-source');
@@ -30,7 +40,8 @@ export type ListEvents = (since: Date, context: BackfillContext) => AsyncIterabl
  * webhook has brought. One method a source.
  *
  * @param source name of a configured source
+ * @param options `{ every: '15m', lookback: '2h' }` has gaps found by themselves
  */
-export function BackfillSource(source: string): MethodDecorator {
-  return append<BackfillSourceMetadata>(BACKFILL_SOURCE, { source });
+export function BackfillSource(source: string, options: BackfillSourceOptions = {}): MethodDecorator {
+  return append<BackfillSourceMetadata>(BACKFILL_SOURCE, { source, options });
 }

@@ -1,8 +1,11 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { MetadataScanner } from '@nestjs/core';
 import type { InstanceWrapper } from '@nestjs/core/injector/instance-wrapper.js';
+import { z } from 'zod';
+import { toMs, type Duration } from '../core/options/duration.js';
 import { configuredSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
+import { check, duration, pause } from '../core/options/schema.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import {
   BACKFILL_SOURCE,
@@ -15,12 +18,22 @@ import { DecoratedProviders, refuseScoped } from './decorated.providers.js';
 import { metadataOf } from './metadata.js';
 import { foundTwice, originOf, type Origin } from './origin.js';
 
+const optionsSchema = z.strictObject({ every: pause.optional(), lookback: duration.optional() });
+
 type Methods = Record<string, ListEvents>;
 
 /** Reads `@BackfillSource` on every provider, and holds what it found. */
 @Injectable()
 export class BackfillExplorer {
-  private readonly bySource = new Map<string, { readonly list: ListEvents; readonly origin: Origin }>();
+  private readonly bySource = new Map<
+    string,
+    {
+      readonly list: ListEvents;
+      readonly origin: Origin;
+      readonly everyMs: number | undefined;
+      readonly lookbackMs: number | undefined;
+    }
+  >();
 
   constructor(
     private readonly providers: DecoratedProviders,
@@ -33,9 +46,10 @@ export class BackfillExplorer {
     for (const { wrapper, prototype: found } of this.providers.all()) {
       const prototype = found as Methods;
       for (const name of this.scanner.getAllMethodNames(prototype)) {
-        for (const { source } of metadataOf<BackfillSourceMetadata>(BACKFILL_SOURCE, prototype[name]!)) {
+        for (const metadata of metadataOf<BackfillSourceMetadata>(BACKFILL_SOURCE, prototype[name]!)) {
+          const { source } = metadata;
           const at = `${found.constructor.name}.${name} @BackfillSource('${source}')`;
-          this.register(source, wrapper, name, originOf(wrapper, prototype[name]!, at));
+          this.register(metadata, wrapper, name, originOf(wrapper, prototype[name]!, at));
         }
       }
     }
@@ -45,9 +59,27 @@ export class BackfillExplorer {
     return this.bySource.get(source)?.list;
   }
 
-  private register(source: string, wrapper: InstanceWrapper, method: string, origin: Origin): void {
+  /** How far back gaps of a source are looked for. */
+  lookbackMs(source: string): number | undefined {
+    return this.bySource.get(source)?.lookbackMs;
+  }
+
+  /** Sources whose gaps are looked for by themselves. */
+  scheduled(): { readonly source: string; readonly everyMs: number }[] {
+    return [...this.bySource].flatMap(([source, { everyMs }]) =>
+      everyMs === undefined ? [] : [{ source, everyMs }],
+    );
+  }
+
+  private register(
+    { source, options }: BackfillSourceMetadata,
+    wrapper: InstanceWrapper,
+    method: string,
+    origin: Origin,
+  ): void {
     const { at } = origin;
     configuredSource(this.options, source, at);
+    check(optionsSchema, options, at);
     const other = this.bySource.get(source);
     if (other !== undefined) {
       const remedy = 'One method lists all events of a source: put the two together';
@@ -56,6 +88,8 @@ export class BackfillExplorer {
     refuseScoped(wrapper, at);
     const list = (since: Date, context: BackfillContext): AsyncIterable<BackfillEvent> =>
       (wrapper.instance as Methods)[method]!(since, context);
-    this.bySource.set(source, { list, origin });
+    const ms = (value: Duration | undefined) => (value === undefined ? undefined : toMs(value));
+    const [everyMs, lookbackMs] = [ms(options.every), ms(options.lookback)];
+    this.bySource.set(source, { list, origin, everyMs, lookbackMs });
   }
 }

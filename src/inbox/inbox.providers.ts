@@ -6,6 +6,7 @@ import { DeliveryVerifier } from './delivery.verifier.js';
 import { DeliveryRuns } from './delivery-runs.js';
 import { RelayClaims } from './relay-claims.js';
 import { EventDispatcher } from './event.dispatcher.js';
+import { GapFinder } from './catch-up/gap.finder.js';
 import { GroupCommit } from './group-commit.js';
 import { Inbox } from './inbox.js';
 import { InlineDispatcher } from './inline.dispatcher.js';
@@ -25,6 +26,7 @@ export const inboxProviders = [
   DeliveryVerifier,
   DeliveryRuns,
   EventDispatcher,
+  GapFinder,
   RelayClaims,
   GroupCommit,
   Inbox,

@@ -6,6 +6,7 @@ import { cursor, placeOf } from '../core/log/place.js';
 import type { ListFilter } from '../storage/desk/filter.sql.js';
 import { retryWindowMs } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { BackfillExplorer } from '../handlers/backfill.explorer.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
 import { AttemptStore, type Attempt } from '../storage/desk/attempt.store.js';
@@ -55,6 +56,8 @@ export interface InspectedSource {
   readonly handlers: readonly { readonly name: string; readonly types: readonly string[] }[];
   readonly lastAt: Date | null;
   readonly lastType: string | null;
+  /** Whether a method with `@BackfillSource` lists the provider's events. */
+  readonly hasList: boolean;
   readonly secrets: readonly InspectedSecret[];
   readonly rates: SourceRates;
 }
@@ -109,6 +112,7 @@ export class Inspector {
     private readonly registry: HandlerRegistry,
     private readonly former: FormerSources,
     private readonly destinationRows: DestinationStore,
+    private readonly lists: BackfillExplorer,
   ) {}
 
   /**
@@ -310,6 +314,7 @@ export class Inspector {
           .map((handler) => ({ name: handler.name, types: handler.types })),
         lastAt: latest?.lastAt ?? null,
         lastType: latest?.lastType ?? null,
+        hasList: this.lists.list(name) !== undefined,
         secrets: inspectedSecrets(source, uses),
         rates: rates.get(name)!,
       };

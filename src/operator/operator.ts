@@ -9,6 +9,8 @@ import type { ParkedDecision } from '../storage/desk/decision.store.js';
 import type { NewEffects } from '../storage/leased-rows.js';
 import type { Pause, PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
+import type { BackfillReport } from '../inbox/catch-up/backfills.js';
+import { GapFinder } from '../inbox/catch-up/gap.finder.js';
 import { CallBacks } from './call-backs.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './replay/forwarder.js';
@@ -39,6 +41,7 @@ export class Operator {
     private readonly erasure: Erasure,
     private readonly pauses: Pauses,
     private readonly inspector: Inspector,
+    private readonly gaps: GapFinder,
   ) {}
 
   /**
@@ -155,6 +158,14 @@ export class Operator {
    */
   async cancel(outboxId: string, decider: Decider): Promise<boolean> {
     return this.callBacks.cancel(outboxId, decider);
+  }
+
+  /**
+   * Claims what the provider's own list has and no webhook has brought, within the `lookback` of its `@BackfillSource`.
+   * @throws WebhookInboxError UNKNOWN_SOURCE, BACKFILL_REFUSED
+   */
+  async findGaps(source: string, decider: Decider): Promise<BackfillReport> {
+    return this.gaps.find(source, decider);
   }
 
   /** Removes an event's content; the tombstone stays, so that a redelivery is a duplicate. */

@@ -1,4 +1,7 @@
+import { useState } from 'preact/hooks';
 import { api } from '../api.ts';
+import { useCan } from '../app-context.ts';
+import { ActDialog } from '../parts/act-dialog.tsx';
 import { FilterBox } from '../parts/filter-box.tsx';
 import { Paged } from '../parts/more.tsx';
 import { PauseButton } from '../parts/pause-button.tsx';
@@ -64,7 +67,12 @@ export function Sources({ route }: { route: Route }) {
               <Panel
                 key={source.name}
                 title={source.name}
-                aside={<PauseButton kind="source" name={source.name} />}
+                aside={
+                  <span class="page-actions">
+                    {source.hasList && <GapsButton source={source.name} />}
+                    <PauseButton kind="source" name={source.name} />
+                  </span>
+                }
               >
                 <SourceFacts source={source} />
               </Panel>
@@ -72,6 +80,40 @@ export function Sources({ route }: { route: Route }) {
           </div>
         )}
       </Paged>
+    </>
+  );
+}
+
+/** Claims what the provider's list has and no webhook has brought. */
+function GapsButton({ source }: { source: string }) {
+  const can = useCan('replay');
+  const [asking, setAsking] = useState(false);
+  if (!can) return null;
+  return (
+    <>
+      <button
+        type="button"
+        class="quiet"
+        aria-label={`Find gaps of ${source}`}
+        onClick={() => setAsking(true)}
+      >
+        Find gaps…
+      </button>
+      {asking && (
+        <ActDialog
+          title={`Find gaps of ${source}`}
+          verb="Find"
+          total={1}
+          onClose={() => setAsking(false)}
+          steps={async function* (reason) {
+            const { seen, claimed } = await api.findGaps(source, reason);
+            yield { done: 1 };
+            return `The provider lists ${plural(seen, 'event')}; ${count(claimed)} had never arrived, and are claimed now.`;
+          }}
+        >
+          <p>The provider's own list is read, and what no webhook has brought is claimed and handled.</p>
+        </ActDialog>
+      )}
     </>
   );
 }

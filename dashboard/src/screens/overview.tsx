@@ -296,6 +296,8 @@ function sentence({ kind, facts }: Alert): string {
       return `${fact('duplicates')} of ${fact('deliveries')} deliveries were duplicates: is the dedupe key right?`;
     case 'conflict':
       return facts['conflict'] === 'other-bytes' ? 'Known id, other bytes' : 'Known bytes under a new id';
+    case 'gaps-found':
+      return `${plural(Number(fact('count')), 'event')} never arrived; claimed from the provider's list`;
     case 'destination-open':
       return facts['reason'] === 'gone'
         ? 'The destination wants no more calls (410)'

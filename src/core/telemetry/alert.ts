@@ -67,6 +67,8 @@ export type Alert =
       readonly event: EventKey;
       readonly effects: readonly string[];
     }
+  /** The provider's list had `count` events that no webhook has brought; they are claimed now. */
+  | { readonly kind: 'gaps-found'; readonly source: string; readonly count: number }
   /**
    * So many calls to a destination of effects failed in a row that only probes are sent to it now. Its rows wait, and go on by themselves
    * when a probe is answered. `gone`: it asked for no more calls (410), so that no probe is sent; resume it by hand.

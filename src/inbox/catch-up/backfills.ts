@@ -27,6 +27,8 @@ import { incomingEvents, type IncomingEvent } from '../delivery.js';
 export interface BackfillOptions extends Partial<Decider> {
   /** Events that happened from then on; not before what the source's claims are kept for. */
   readonly since: Date;
+  /** Events that happened later are left out: their webhooks may be on the way. @default none is left out */
+  readonly until?: Date;
   /** Stops between two events. */
   readonly signal?: AbortSignal;
   /** Told after each batch of claims. */
@@ -97,7 +99,7 @@ export class Backfills {
   /** @param take gives how many of a batch's events are new */
   private async each(
     sourceName: string,
-    { since, signal, onProgress }: BackfillOptions,
+    { since, until, signal, onProgress }: BackfillOptions,
     take: (events: readonly IncomingEvent[]) => Promise<number>,
   ): Promise<BackfillReport> {
     const { source, list } = this.backfillable(sourceName, since);
@@ -113,7 +115,8 @@ export class Backfills {
     const never = new AbortController().signal;
     for await (const item of await listed(sourceName, list(since, { signal: signal ?? never }))) {
       report.seen += 1;
-      for (const event of this.read(source, item, report)) batch.push(event);
+      for (const event of this.read(source, item, report))
+        if (until === undefined || !(event.occurredAt && event.occurredAt > until)) batch.push(event);
       if (batch.length >= BATCH) await flush();
       if (signal?.aborted === true) break;
     }

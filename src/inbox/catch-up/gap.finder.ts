@@ -1,0 +1,87 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import type { Decider } from '../../core/decider.js';
+import { Instance } from '../../core/instance.js';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { errorText, logLine } from '../../core/log/log.js';
+import { knownSource } from '../../core/options/known-source.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { Alerts } from '../../core/telemetry/alerts.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { BackfillExplorer } from '../../handlers/backfill.explorer.js';
+import { HostTimers } from '../../outbox/host-timers.js';
+import { LeaseStore } from '../../storage/lease.store.js';
+import { Backfills, type BackfillReport } from './backfills.js';
+
+/** Younger events are left out: their webhooks may be on the way. */
+const GRACE_MS = 5 * 60_000;
+const DEFAULT_LOOKBACK_MS = 2 * 3_600_000;
+
+/** Claims what a provider's list has and no webhook has brought: at intervals, by one instance at a time, or when a person asks. */
+@Injectable()
+export class GapFinder {
+  private readonly logger = new InboxLogger();
+  private readonly stopping = new AbortController();
+
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    private readonly explorer: BackfillExplorer,
+    private readonly backfills: Backfills,
+    private readonly leases: LeaseStore,
+    private readonly instance: Instance,
+    private readonly timers: HostTimers,
+    private readonly alerts: Alerts,
+  ) {}
+
+  start(): void {
+    for (const { source, everyMs } of this.explorer.scheduled()) this.next(source, everyMs);
+  }
+
+  stop(): void {
+    this.stopping.abort();
+  }
+
+  private next(source: string, everyMs: number): void {
+    if (this.stopping.signal.aborted) return;
+    const look = () => void this.lookQuietly(source, everyMs).then(() => this.next(source, everyMs));
+    this.timers.after(`webhook-inbox:gaps-${source}`, everyMs, look, { keepsAlive: false });
+  }
+
+  /** One look, unless another instance has looked within the interval. */
+  async lookQuietly(source: string, everyMs: number): Promise<BackfillReport | undefined> {
+    // Kept after the look: whoever looks next is this instance, or another one when this one has ended.
+    const mine = () =>
+      this.leases.take(this.dataSource.manager, `gaps ${source}`, this.instance.id, 1.5 * everyMs);
+    try {
+      if (!(await mine())) return undefined;
+      return await this.find(source, undefined, () => void mine().catch(() => undefined));
+    } catch (error) {
+      this.logger.error(logLine(`gaps could not be looked for: ${errorText(error)}`, { source }));
+      return undefined;
+    }
+  }
+
+  /**
+   * @param decider stands in the audit
+   * @throws as `Backfills.run` does
+   */
+  async find(source: string, decider?: Decider, onProgress?: () => void): Promise<BackfillReport> {
+    const { retentionMs } = knownSource(this.options, source);
+    const now = Date.now();
+    const lookbackMs = Math.min(
+      this.explorer.lookbackMs(source) ?? DEFAULT_LOOKBACK_MS,
+      retentionMs - 60_000,
+    );
+    const report = await this.backfills.run(source, {
+      ...decider,
+      since: new Date(now - lookbackMs),
+      until: new Date(now - GRACE_MS),
+      signal: this.stopping.signal,
+      ...(onProgress && { onProgress }),
+    });
+    const { claimed: count } = report;
+    if (count > 0) this.alerts.raise({ kind: 'gaps-found', source, count });
+    return report;
+  }
+}
