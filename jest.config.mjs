@@ -28,6 +28,7 @@ export const LONG = [
   'integration/business-record',
   'integration/closed-manager',
   'integration/crash-kit',
+  'integration/data-sources',
   'integration/doubt',
   'integration/handler-options',
   'integration/outage',

@@ -9,7 +9,7 @@ export function dataSourceProvider(name: string | undefined): FactoryProvider<Da
   return {
     provide: WEBHOOKS_DATA_SOURCE,
     inject: [{ token: getDataSourceToken(name), optional: true }],
-    useFactory: (given?: DataSource) => onlyPostgres(given ?? refuse(name)),
+    useFactory: (given?: DataSource) => onlyText(onlyPostgres(given ?? refuse(name))),
   };
 }
 
@@ -24,6 +24,16 @@ function onlyPostgres(dataSource: DataSource): DataSource {
     `WebhooksModule needs a DataSource of PostgreSQL: expected type: 'postgres', received type: '${type}'. Where the application's own ` +
       `data is elsewhere, add a second one, TypeOrmModule.forRoot({ name: 'webhooks', type: 'postgres', … }), and give its name: ` +
       `WebhooksModule.forRoot({ dataSource: 'webhooks', … })`,
+  );
+}
+
+/** A client that asks for answers in binary does so for queries of ours, too: each delivery would be answered 503. */
+function onlyText(dataSource: DataSource): DataSource {
+  const { extra } = dataSource.options as { readonly extra?: { readonly binary?: boolean } };
+  if (extra?.binary !== true) return dataSource;
+  throw new ConfigurationError(
+    `WebhooksModule reads PostgreSQL's answers as text: expected a DataSource without extra.binary, received true. ` +
+      `Leave it out, or give the package a DataSource of its own: WebhooksModule.forRoot({ dataSource: 'webhooks', … })`,
   );
 }
 
