@@ -12,6 +12,7 @@ const PEERS: Readonly<Record<string, string>> = {
   '@nestjs/cli': '^11.0.0',
   '@nestjs/common': '^11.0.0',
   '@nestjs/core': '^11.0.0',
+  '@nestjs/microservices': '^11.0.0',
   '@nestjs/platform-express': '^11.0.0',
   '@nestjs/platform-fastify': '^11.0.0',
   '@nestjs/schedule': '^6.0.0',

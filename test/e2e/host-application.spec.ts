@@ -15,6 +15,7 @@ import {
   Post,
   RequestMethod,
   RequestTimeoutException,
+  Scope,
   SetMetadata,
   UnauthorizedException,
   UseGuards,
@@ -23,6 +24,9 @@ import {
   type ArgumentsHost,
   type DynamicModule,
   type INestApplication,
+  type MiddlewareConsumer,
+  type NestModule,
+  type Provider,
   type RawBodyRequest,
 } from '@nestjs/common';
 import {
@@ -34,6 +38,7 @@ import {
   Reflector,
   RouterModule,
 } from '@nestjs/core';
+import { Transport } from '@nestjs/microservices';
 import { ExpressAdapter, type NestExpressApplication } from '@nestjs/platform-express';
 import type { NestFastifyApplication } from '@nestjs/platform-fastify';
 import express from 'express';
@@ -143,6 +148,15 @@ const GLOBAL_PROVIDERS = {
   pipe: { provide: APP_PIPE, useFactory: validationPipe },
 };
 
+/** Middleware that looks at every request and reads no body. */
+@Module({})
+class WithMiddleware implements NestModule {
+  configure(consumer: MiddlewareConsumer): void {
+    const look = (_request: unknown, _response: unknown, next: () => void) => next();
+    consumer.apply(look).forRoutes({ path: '*path', method: RequestMethod.ALL });
+  }
+}
+
 interface Variation {
   /** Where the module's route is. @default '/webhooks' */
   readonly at?: string;
@@ -214,6 +228,43 @@ const VARIATIONS: Readonly<Record<string, Variation>> = {
     main: nest((app) =>
       app.enableVersioning({ type: VersioningType.HEADER, header: 'x-version', defaultVersion: '1' }),
     ),
+  },
+  'media type versioning, and a version nobody has': {
+    headers: { accept: 'application/json;v=99' },
+    main: nest((app) =>
+      app.enableVersioning({ type: VersioningType.MEDIA_TYPE, key: 'v=', defaultVersion: '1' }),
+    ),
+  },
+  'versioning by a function': {
+    main: nest((app) => app.enableVersioning({ type: VersioningType.CUSTOM, extractor: () => ['99'] })),
+  },
+  'middleware of Nest for every route': { host: { imports: [WithMiddleware] } },
+  'a guard, an interceptor, a filter and a pipe for each request': {
+    extras: { controller: { decorators: [Public()] } },
+    host: {
+      providers: Object.values(GLOBAL_PROVIDERS).map((one) => ({ ...one, scope: Scope.REQUEST }) as Provider),
+    },
+  },
+  'a guard, an interceptor, a filter and a pipe that main.ts sets': {
+    extras: { controller: { decorators: [Public()] } },
+    main: nest((app) =>
+      app
+        .useGlobalGuards(new TokenGuard(app.get(Reflector)))
+        .useGlobalInterceptors(new Envelope())
+        .useGlobalFilters(new CatchAll(app.get(HttpAdapterHost)))
+        .useGlobalPipes(validationPipe()),
+    ),
+  },
+  'a hybrid application': {
+    extras: { controller: { decorators: [Public()] } },
+    host: { providers: Object.values(GLOBAL_PROVIDERS) },
+    main: nest((app) => {
+      app.connectMicroservice(
+        { transport: Transport.TCP, options: { host: '127.0.0.1', port: 0 } },
+        { inheritAppConfig: true },
+      );
+      void app.startAllMicroservices();
+    }),
   },
   RouterModule: {
     at: '/inbound/webhooks',
