@@ -173,10 +173,7 @@ const BUNDLED = {
     import { WebhooksModule } from 'nestjs-webhook-inbox';
     import { deliver } from 'nestjs-webhook-inbox/testing';
     import { webhookInboxMigrations } from 'nestjs-webhook-inbox/migrations';
-    import { WebhooksDashboardModule } from 'nestjs-webhook-inbox/dashboard';
-    const { providers } = WebhooksDashboardModule.forRoot({ allowUnauthenticated: true });
-    const PageFiles = providers.find(({ name }) => name === 'PageFiles');
-    console.log(typeof WebhooksModule.forRoot, typeof deliver, webhookInboxMigrations().length, new PageFiles().html('').includes('<script'));`,
+    console.log(typeof WebhooksModule.forRoot, typeof deliver, webhookInboxMigrations().length);`,
   'vite.bundled.mjs': `
     const { FORMAT } = process.env;
     const isCommonJs = FORMAT === 'cjs';
@@ -424,7 +421,7 @@ describe('the package as it is published', () => {
       await execFile(process.execPath, vite, { cwd: app, env });
       const file = join(FORMAT, FORMAT === 'cjs' ? 'bundled.cjs' : 'bundled.mjs');
       const { stdout } = await execFile(process.execPath, [file], { cwd: app, env });
-      expect(stdout).toBe('function function 1 true\n');
+      expect(stdout).toBe('function function 1\n');
     },
   );
 
