@@ -25,6 +25,7 @@ export const LONG = [
   'integration/destinations',
   'integration/forward-signed',
   'integration/gaps',
+  'integration/tenants',
   'integration/business-record',
   'integration/closed-manager',
   'integration/crash-kit',

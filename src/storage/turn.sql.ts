@@ -1,3 +1,5 @@
+import { DUE, FREE as UNLEASED } from './pending.sql.js';
+
 // Order per key. A row with an order key is inserted waiting; the earliest due row of a key gets its turn when no row of the key has it.
 // A waiting row's due_at is its place in the line. With the turn it becomes due now: among other keys it does not jump the queue.
 
@@ -54,6 +56,37 @@ export const GIVE_TURNS = `
          (array_agg(order_name ORDER BY order_name DESC, order_key DESC))[1] AS last_name,
          (array_agg(order_key ORDER BY order_name DESC, order_key DESC))[1] AS last_key
     FROM looked`;
+
+/** A tenant with a row among so many is served soon. */
+const FRONT = 100;
+/** So many rows of each other tenant go before them at once. */
+const ROWS_A_TENANT = 20;
+/** How far a backlog is looked through. */
+const WINDOW = 20_000;
+/**
+ * Of a backlog of one name: tenants without a row at its front get some rows each before all of them, one of each tenant
+ * after the other. The window is walked in the order of the lease's index; only rows that jump the queue are written.
+ */
+export const ADVANCE_TENANTS = `
+  WITH backlog AS MATERIALIZED (
+    SELECT id, source, tenant, due_at, row_number() OVER (ORDER BY due_at) AS place FROM (
+      SELECT id, source, tenant, due_at FROM webhook_outbox
+       WHERE ${DUE} AND name = $1 AND due_at <= now() AND ${UNLEASED} ORDER BY due_at LIMIT ${WINDOW}) due
+  ), placed AS (
+    SELECT id, row_number() OVER (PARTITION BY source, tenant ORDER BY place) AS nth,
+           min(place) OVER (PARTITION BY source, tenant) AS first FROM backlog
+  ), chosen AS MATERIALIZED (
+    SELECT id, nth FROM placed WHERE first > ${FRONT} AND nth <= ${ROWS_A_TENANT} ORDER BY nth LIMIT 1000
+  ), behind AS MATERIALIZED (
+    SELECT c.id, c.nth FROM chosen c
+     CROSS JOIN LATERAL (
+       SELECT FROM webhook_outbox WHERE id = c.id AND ${DUE} AND ${UNLEASED} LIMIT 1 FOR UPDATE SKIP LOCKED) o
+  ), moved AS (
+    UPDATE webhook_outbox o SET due_at = (SELECT min(due_at) FROM backlog) - (1000 - b.nth) * interval '1 microsecond'
+      FROM behind b WHERE o.id = b.id
+    RETURNING o.id
+  )
+  SELECT count(*)::int AS moved FROM moved`;
 
 /** After a settle, in its transaction: the next row of the same key, so that a hot key is not held up by a round. */
 export const PASS_TURN = `

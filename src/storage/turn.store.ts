@@ -3,7 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { dataSourceOf } from './postgres/connection.js';
 import type { Statement } from './postgres/message-query.js';
 import { lockName, query } from './schema/own-schema.js';
-import { GIVE_TURNS, PASS_TURN } from './turn.sql.js';
+import { ADVANCE_TENANTS, GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
 /** Rows of one run one after the other. Two are one when both parts are. */
 export interface OrderKey {
@@ -47,6 +47,12 @@ export class TurnStore {
     );
     const next = row!.looked < KEYS_A_LOOK ? undefined : { name: row!.last_name, key: row!.last_key };
     return { given: row!.given, next };
+  }
+
+  /** Brings rows of tenants forward that wait behind a backlog of others. Returns how many. */
+  async advanceTenants(manager: EntityManager, name: string): Promise<number> {
+    const [row]: { moved: number }[] = await query(manager, ADVANCE_TENANTS, [name]);
+    return row!.moved;
   }
 
   /** Passes the turn to the next row of the key, in the transaction that settled the one before. */

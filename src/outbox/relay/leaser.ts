@@ -187,6 +187,12 @@ export class Leaser {
       );
     else if (found === 0) return this.leaseGroup(group, leaseMs, starting);
     this.failures.tellExhausted(exhausted);
+    if (!alone)
+      this.turns.leased(
+        leased,
+        names.map(({ name }) => name),
+        isFull,
+      );
     if (this.isHalted) {
       await this.statements.send((manager) => this.store.release(manager, leased));
       return moved;

@@ -1,18 +1,32 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { logLine } from '../../core/log/log.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { firstName, HandlerRegistry } from '../../handlers/handler.registry.js';
 import { inTransaction } from '../../storage/postgres/connection.js';
-import type { WokenNames } from '../wake/wake-up.js';
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import { storeErrorText } from '../../storage/postgres/store-error.js';
+import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 import { TurnStore, type OrderKey } from '../../storage/turn.store.js';
 
 const MAX_LOOKS = 10;
 /** How often a handler or an effect that has no key is looked at: it may have had one, and its rows wait for a turn. */
 const FORMER_MS = 60_000;
 
-/** Gives turns to waiting keys before a lease looks; costs next to nothing where no handler and no effect has a key. */
+/** A backlog that is so old is looked through for tenants that wait behind others, and so often. */
+const BACKLOG_MS = 1_000;
+
+/**
+ * Gives turns to waiting keys before a lease looks; costs next to nothing where no handler and no effect has a key. And to tenants that
+ * wait behind the backlog of others: the lease itself knows no tenants.
+ */
 @Injectable()
 export class Turns {
+  private readonly logger = new InboxLogger();
+  /** When each name's backlog was first met, or last looked through. */
+  private readonly backlogs = new Map<string, number>();
+  private advancing: Promise<void> | undefined;
   private cursor: OrderKey | undefined;
   private formerAt = -Infinity;
   /** Rows with a key may have been committed since the last look. */
@@ -22,6 +36,7 @@ export class Turns {
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly registry: HandlerRegistry,
     private readonly store: TurnStore,
+    private readonly wakeUp: WakeUp,
   ) {}
 
   /** Rows of these names have been committed. */
@@ -29,6 +44,36 @@ export class Turns {
     this.woken ||=
       names === undefined ||
       names.some((name) => (this.registry.handler(name) ?? this.registry.effect(name))?.ordered);
+  }
+
+  /**
+   * A lease has found rows of a name.
+   * @param isFull there may be more of them
+   */
+  leased(rows: readonly LeasedRow[], names: readonly string[], isFull: boolean): void {
+    if (!isFull) {
+      for (const name of names) this.backlogs.delete(name);
+      return;
+    }
+    const now = performance.now();
+    for (const { name, event } of rows) {
+      if (!event?.tenant) continue;
+      const since = this.backlogs.get(name) ?? now;
+      this.backlogs.set(name, since);
+      if (now - since < BACKLOG_MS || this.advancing !== undefined) continue;
+      this.backlogs.set(name, now);
+      this.advancing = this.advance(name).finally(() => (this.advancing = undefined));
+    }
+  }
+
+  /** Not awaited by the lease. One that fails is made again a second later. */
+  private async advance(name: string): Promise<void> {
+    try {
+      const moved = await this.store.advanceTenants(this.dataSource.manager, name);
+      if (moved > 0) this.wakeUp.wakeOwn([name]);
+    } catch (error) {
+      this.logger.warn(logLine(`tenants wait behind a backlog: ${storeErrorText(error)}`, { name }));
+    }
   }
 
   /**
