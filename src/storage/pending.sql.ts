@@ -1,5 +1,3 @@
-import type { Lease } from './leased-rows.js';
-
 /**
  * What is pending stands in three partial indexes: rows that may be leased, those of the lane, and those that wait for their turn.
  * A question about pending rows asks each of them, in these very words: `state = 'pending'` alone implies no index, and the whole
@@ -92,10 +90,17 @@ export const FENCED_ROWS = `
    WHERE o.state = 'pending'
    ORDER BY o.id`;
 
+/** Of a `Lease`, what the fence compares. */
+interface Fenced {
+  readonly id: string;
+  readonly attempt: number;
+  readonly owner: string;
+}
+
 /** The values of FENCE. */
-export const fence = (lease: Lease) => [lease.id, lease.attempt, lease.owner];
+export const fence = (lease: Fenced) => [lease.id, lease.attempt, lease.owner];
 /** The values of FENCED_ROWS, sorted by id: batches that lock rows in opposite orders deadlock. */
-export const fences = (leases: readonly Lease[]) => {
+export const fences = (leases: readonly Fenced[]) => {
   const sorted = leases.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   return [sorted.map((l) => l.id), sorted.map((l) => l.attempt), sorted.map((l) => l.owner)];
 };
