@@ -18,6 +18,7 @@ interface Told extends Report {
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PATH = '/api/webhooks/awardee';
+const ROUTE = '/api/v1/billing/invoices';
 
 /**
  * Guards, pipes, interceptors, filters, throttler, helmet, compression, cookie parser, CORS, versioning, prefix, nestjs-cls, nestjs-pino,
@@ -36,9 +37,9 @@ describe.each(ADAPTERS)('an application with all that applications have, on %s',
     died.catch(() => undefined);
     return told;
   };
-  const deliver = async (headers: Readonly<Record<string, string>> = {}, id = 'evt-1') => {
+  const deliver = async (headers: Readonly<Record<string, string>> = {}, id = 'evt-1', path = PATH) => {
     const { headers: signed, body } = awardee(id, 'grant.made', { amount: 7 });
-    return answered(await send(origin, { path: PATH, headers: { ...signed, ...headers }, body }));
+    return answered(await send(origin, { path, headers: { ...signed, ...headers }, body }));
   };
 
   beforeAll(async () => {
@@ -49,6 +50,7 @@ describe.each(ADAPTERS)('an application with all that applications have, on %s',
     });
     ({ origin } = await message<{ origin: string }>());
     expect(await deliver({ traceparent: `00-${TRACE}-00f067aa0ba902b7-01` })).toBe(OK);
+    expect(await deliver({}, 'invoice-1', ROUTE)).toBe(OK);
     await until(async () => {
       const rows = await database.query(
         `SELECT FROM webhook_outbox WHERE kind = 'effect' AND state = 'done'`,
@@ -85,7 +87,10 @@ describe.each(ADAPTERS)('an application with all that applications have, on %s',
     expect(await database.query(`SELECT event_id, applied_count FROM received_event`)).toEqual([
       { event_id: 'evt-1', applied_count: 1 },
     ]);
-    expect(await database.query(`SELECT state FROM webhook_event`)).toEqual([{ state: 'processed' }]);
+    expect(await database.query(`SELECT event_id, state FROM webhook_event ORDER BY received_at`)).toEqual([
+      { event_id: 'evt-1', state: 'processed' },
+      { event_id: 'invoice-1', state: 'processed' },
+    ]);
   });
 
   it('tells the subscriber of the transactions of claim and handler', () => {
@@ -106,12 +111,15 @@ describe.each(ADAPTERS)('an application with all that applications have, on %s',
     expect(names).toEqual(expect.arrayContaining(['deliver awardee']));
     const request = spans.find(({ attributes }) => attributes['http.route'] !== undefined);
     expect(request?.attributes['http.route']).toBe('/api/webhooks/:source');
+    expect(told.spans.map(({ attributes }) => attributes['http.route'])).toContain(ROUTE);
     expect(spans.filter(({ scope }) => scope.includes('instrumentation-pg')).length).toBeGreaterThan(0);
     expect(spans.filter(({ name }) => /awardee\/grant|mail/.test(name)).length).toBeGreaterThanOrEqual(3);
   });
 
   it('has the facts of each line as fields of nestjs-pino', async () => {
-    const rows = await database.query<{ id: string; kind: string }>(`SELECT id, kind FROM webhook_outbox`);
+    const rows = await database.query<{ id: string; kind: string }>(
+      `SELECT id, kind FROM webhook_outbox WHERE event_id = 'evt-1'`,
+    );
     const outboxOf = (kind: string) => rows.find((row) => row.kind === kind)!.id;
     const event = { context: 'WebhookInbox', source: 'awardee', event: 'evt-1' };
     for (const line of [
@@ -124,6 +132,6 @@ describe.each(ADAPTERS)('an application with all that applications have, on %s',
   });
 
   it('has no route of this package in its OpenAPI document', () => {
-    expect(told.paths).toEqual(['/api/v1/orders']);
+    expect(told.paths.toSorted()).toEqual([ROUTE, '/api/v1/orders']);
   });
 });

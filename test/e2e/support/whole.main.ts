@@ -10,6 +10,7 @@ import {
   Get,
   Injectable,
   Module,
+  Post,
   SetMetadata,
   VersioningType,
   type ArgumentsHost,
@@ -50,6 +51,7 @@ import {
 import {
   OnEffect,
   OnWebhook,
+  UseWebhook,
   WebhooksModule,
   type EffectContext,
   type HandlerContext,
@@ -151,6 +153,14 @@ class Orders {
   }
 }
 
+@Controller('billing')
+class Invoices {
+  @Post('invoices')
+  @Public()
+  @UseWebhook('billing')
+  receive() {}
+}
+
 function moduleOf(databaseUrl: string) {
   @Module({
     imports: [
@@ -170,7 +180,7 @@ function moduleOf(databaseUrl: string) {
       }),
       ThrottlerModule.forRoot([{ ttl: 60_000, limit: 1_000 }]),
       WebhooksModule.forRoot({
-        sources: { awardee: awardeeSource() },
+        sources: { awardee: awardeeSource(), billing: awardeeSource() },
         controller: { decorators: [Public()] },
         relay: { pollInterval: '100ms' },
         transaction: (_, run) => runInTransaction(() => run(), { propagation: Propagation.REQUIRES_NEW }),
@@ -183,7 +193,7 @@ function moduleOf(databaseUrl: string) {
         },
       }),
     ],
-    controllers: [Orders],
+    controllers: [Orders, Invoices],
     providers: [
       Billing,
       Handlers,
