@@ -14,8 +14,8 @@ export interface Group {
   readonly wiring: string;
   readonly bundles: readonly Bundle[];
   readonly packages: readonly PackageImport[];
-  /** Whether it loads modules when they are needed. */
-  readonly later: boolean;
+  /** Wirings of the groups from which it loads modules when they are needed. */
+  readonly later: readonly string[];
   /** Wirings of the groups that it takes modules from. */
   readonly uses: readonly string[];
 }
@@ -52,7 +52,7 @@ export function bundle(
       wiring,
       bundles: inBundles(own, wiringOf, keyOf).map((texts) => writeBundle(texts, folder, (bundles += 1))),
       packages: own.flatMap(({ packages }) => packages),
-      later: own.some(({ later }) => later.length > 0),
+      later: [...new Set(own.flatMap(({ later }) => later).map((file) => wiringOf.get(file)!))],
       uses: [...used].filter((file) => file !== wiring),
     };
   });

@@ -9,10 +9,16 @@ import type { PackageImport } from './module.parts.js';
 const URL_OF = (own: string, wiring: string) =>
   `const $url = (file) => ${own}?.replace(/\\/${wiring.replaceAll('.', '\\.').replaceAll('/', '\\/')}$/, () => '/' + file);`;
 
-const NEVER_LATER = 'const $later = undefined;';
+/** Each load is written out: of a name that is put together, a bundler takes all files along that it may be. */
+function laterOf({ wiring, later }: Group, load: (file: string) => string): string {
+  if (later.length === 0) return 'const $later = undefined;';
+  const loads = later.map((file) => `'${file}': () => ${load(relative(dirname(wiring), file))}`);
+  return `const $later = (wiring, module) => ({ ${loads.join(', ')} })[wiring]().then(({ $m }) => $m[module]);`;
+}
 
 /** Gives the bundles of a group their packages, as an ES module. */
-export function esmWiring({ wiring, bundles, packages, later, uses }: Group, cjs: string): string {
+export function esmWiring(group: Group, cjs: string): string {
+  const { wiring, bundles, packages, uses } = group;
   const here = dirname(wiring);
   const named = byName(packages);
   const files = bundles.map(({ file }) => relative(here, `${cjs}/${file}`));
@@ -23,9 +29,7 @@ export function esmWiring({ wiring, bundles, packages, later, uses }: Group, cjs
     ...uses.map((file, index) => `import { $m as m${index} } from './${relative(here, file)}';`),
     ...files.map((file, index) => `import b${index} from '${file}';`),
     URL_OF('import.meta.url', wiring),
-    later
-      ? `const $later = (wiring, module) => import('../' + wiring).then(({ $m }) => $m[module]);`
-      : NEVER_LATER,
+    laterOf(group, (file) => `import('./${file}')`),
     ...filled(
       named.map(([name], index) => `'${name}': p${index}`),
       uses.map((_, index) => `...m${index}`),
@@ -35,14 +39,15 @@ export function esmWiring({ wiring, bundles, packages, later, uses }: Group, cjs
   ].join('\n')}\n`;
 }
 
-/** The same as CommonJS, where a module that is needed later is not used. */
-export function commonJsWiring({ wiring, bundles, packages, uses }: Group): string {
+/** The same as CommonJS. */
+export function commonJsWiring(group: Group): string {
+  const { wiring, bundles, packages, uses } = group;
   const here = dirname(wiring);
   const required = (file: string) => `require('./${relative(here, file)}')`;
   return `${[
     `'use strict';`,
     URL_OF(`require('node:url').pathToFileURL(__filename).href`, wiring),
-    'const $later = undefined;',
+    laterOf(group, (file) => `Promise.resolve().then(() => require('./${file}'))`),
     ...filled(
       byName(packages).map(([name, { from }]) => `'${name}': require('${from}')`),
       uses.map((file) => `...${required(file)}.$m`),
