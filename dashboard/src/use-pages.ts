@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { ApiError } from './api.ts';
 import { useQuery, type Query } from './use-query.ts';
 
@@ -14,6 +14,9 @@ export interface Pages<T> {
   readonly loading: boolean;
   readonly error: ApiError | undefined;
   readonly more: () => void;
+  /** How many items have come that are not shown, since a row is under the pointer; `show` shows them. */
+  readonly news: number;
+  readonly show: () => void;
   /** Shows these items in place of the pages that were loaded. */
   readonly replace: (items: T[]) => void;
 }
@@ -33,8 +36,16 @@ export function usePages<
 ): Pages<T> & { readonly first: Query<P>; readonly last: P | undefined } {
   const first = useQuery(key, (signal) => ask(undefined, signal), everyMs);
   const [state, setState] = useState<{ loading: boolean; error?: ApiError }>({ loading: false });
+  const shown = useRef<{ key: string; page: P | undefined } | undefined>(undefined);
+  const isHeld = shown.current?.key === key && shown.current.page !== undefined && isRowPointedAt();
+  if (!isHeld) shown.current = { key, page: first.data };
+  const page = shown.current?.page;
+  const show = () => {
+    shown.current = { key, page: first.data };
+    setState({ ...state });
+  };
   const further = (loaded.get(key) ?? []) as P[];
-  const pages = first.data === undefined ? [] : [first.data, ...further];
+  const pages = page === undefined ? [] : [page, ...further];
   const last = pages.at(-1);
   const more = () => {
     setState({ loading: true });
@@ -52,8 +63,15 @@ export function usePages<
   };
   // What moved on from the first page to the second since then is listed once.
   const items = [...new Map(pages.flatMap((page) => page.items).map((item) => [idOf(item), item])).values()];
-  return { first, items, last, more, replace, loading: state.loading, error: state.error };
+  const ids = new Set(items.map(idOf));
+  const news = (first.data?.items ?? []).filter((item) => !ids.has(idOf(item))).length;
+  return { first, items, last, more, news, show, replace, loading: state.loading, error: state.error };
 }
+
+/** A row that somebody is about to click must not move away. A touch screen has no pointer that rests. */
+const isRowPointedAt = () =>
+  matchMedia('(hover: hover)').matches &&
+  document.querySelector('main tbody tr:hover, main a.issue:hover') !== null;
 
 function remember(key: string, pages: Page<unknown>[]): void {
   loaded.delete(key);

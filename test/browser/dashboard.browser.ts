@@ -626,6 +626,21 @@ describe('the page in a browser', () => {
     faults = faults.filter((fault) => !fault.includes('ERR_CONNECTION_REFUSED'));
   });
 
+  it('moves no row under the pointer, and says how many are new instead', async () => {
+    await open('events');
+    const row = page.locator('tbody tr').first();
+    const link = row.locator('a.row-link');
+    const before = await link.innerText();
+    await row.hover();
+    for (const id of ['new-1', 'new-2']) await send('awardee', awardee(id, 'grant.made', {}));
+    await page.getByRole('button', { name: '2 new' }).waitFor();
+    expect(await link.innerText()).toBe(before);
+    expect(await axe()).toEqual([]);
+    await page.getByRole('button', { name: '2 new' }).click();
+    await page.locator('tbody tr', { hasText: 'new-2' }).waitFor();
+    await page.getByRole('button', { name: '2 new' }).waitFor({ state: 'detached' });
+  });
+
   it('tells an ended session from a refusal, and keeps what was typed', async () => {
     await open('dead');
     await database.query(`

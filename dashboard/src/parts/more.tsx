@@ -15,6 +15,13 @@ export function Paged<T>(props: {
     <Loaded query={pages.first}>
       {() => (
         <>
+          {pages.news > 0 && (
+            <div class="news">
+              <button type="button" onClick={pages.show}>
+                {pages.news} new
+              </button>
+            </div>
+          )}
           {pages.items.length === 0 ? props.empty : props.children(pages.items)}
           {pages.error && <Fault error={pages.error} />}
           <div class="more">
