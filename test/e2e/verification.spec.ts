@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
+import { OnWebhook, Retention, type HandlerContext, type WebhookEvent } from '../../src/index.js';
 import { ADAPTERS } from '../support/application.js';
 import { DUPLICATE, FAILED, OK, Receiver, UNAUTHORIZED } from '../support/receiver.js';
 import { awardee, sesmetric, signature, stripeEvent } from '../support/signing.js';
@@ -209,6 +209,20 @@ describe.each(ADAPTERS)('verification over HTTP on %s', (adapter) => {
       expect(await receiver.deliver('sesmetric', resent)).toBe(OK);
       await receiver.drain();
       expect(await receiver.applied('r16-resent')).toBe(1);
+    });
+
+    it('old event: one that comes again after the dedupe window counts as new', async () => {
+      const event = { id: 'r16-forgotten', type: 't' };
+      expect(await receiver.deliver('sesmetric', sesmetric(event))).toBe(OK);
+      await receiver.drain();
+      await receiver.query(
+        `UPDATE webhook_claim SET received_at = now() - interval '40 days' WHERE event_id = 'r16-forgotten'`,
+      );
+      await receiver.app.get(Retention).prune();
+      expect(await receiver.claims('r16-forgotten')).toBe(0);
+      expect(await receiver.deliver('sesmetric', sesmetric(event))).toBe(OK);
+      await receiver.drain();
+      expect(await receiver.applied('r16-forgotten')).toBe(2);
     });
   });
 

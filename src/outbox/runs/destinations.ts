@@ -10,6 +10,7 @@ import type { Effect } from '../../handlers/handler.registry.js';
 import { DestinationStore, type DestinationState } from '../../storage/destination.store.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { MAX_INT4 } from '../relay/places.js';
+import { rowFacts } from '../relay/row-facts.js';
 import { WakeUp } from '../wake/wake-up.js';
 import { LoneStatements } from './lone-statements.js';
 
@@ -120,9 +121,9 @@ export class Destinations implements OnModuleDestroy {
   }
 
   /** After a call that has ended well, or with an answer that says that the other side works. */
-  async answered(effect: Effect, payload: unknown): Promise<void> {
+  async answered(effect: Effect, row: LeasedRow, payload: unknown): Promise<void> {
     if (this.known.size === 0) return;
-    await this.quietly(async () => {
+    await this.quietly(row, async () => {
       const name = this.nameOf(effect, payload);
       if (!this.known.has(name)) return;
       const wasOpen = await this.statements.send((manager) => this.store.answered(manager, name));
@@ -134,17 +135,17 @@ export class Destinations implements OnModuleDestroy {
   }
 
   /** After a call that has failed. */
-  async failed(effect: Effect, { id: outboxId }: LeasedRow, payload: unknown, error: unknown): Promise<void> {
+  async failed(effect: Effect, row: LeasedRow, payload: unknown, error: unknown): Promise<void> {
     const gone = error instanceof EndpointGone && effect.options.destination !== undefined;
     const retryAfterMs = retryAfterHeader(error);
     const outOfOrder = isOutOfOrder(error);
-    if (outOfOrder === false && !gone) return this.answered(effect, payload);
+    if (outOfOrder === false && !gone) return this.answered(effect, row, payload);
     if (!gone && outOfOrder !== true) return;
     if (!gone && effect.opensAfter === undefined && retryAfterMs === undefined) return;
-    await this.quietly(async () => {
+    await this.quietly(row, async () => {
       const name = this.nameOf(effect, payload);
       const { opensAfter } = effect;
-      const failure = { outboxId, error: errorText(error), opensAfter, retryAfterMs, gone };
+      const failure = { outboxId: row.id, error: errorText(error), opensAfter, retryAfterMs, gone };
       const state = await this.statements.send((manager) => this.store.failed(manager, name, failure));
       this.know(name, knownOf(state));
       if (!state.opened) return;
@@ -166,11 +167,13 @@ export class Destinations implements OnModuleDestroy {
   }
 
   /** What is known too late delays a call, or makes one more; the row itself is settled by then. */
-  private async quietly(work: () => Promise<void>): Promise<void> {
+  private async quietly(row: LeasedRow, work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      this.logger.warn(logLine(`the state of a destination was not recorded: ${errorText(error)}`, {}));
+      this.logger.warn(
+        logLine(`the state of a destination was not recorded: ${errorText(error)}`, rowFacts(row)),
+      );
     }
   }
 

@@ -95,7 +95,7 @@ export class EffectRunner {
     }
     // Outside of the above: what our own database refuses says nothing about the call.
     const outcome = await this.ends.settle(effect, row, called, signal);
-    await this.destinations.answered(effect, payload);
+    await this.destinations.answered(effect, row, payload);
     return outcome;
   }
 
