@@ -1,6 +1,7 @@
 import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { brotliCompressSync } from 'node:zlib';
 import ts from 'typescript';
 import type { builtPage } from '../src/dashboard/built.page.js';
 import { bundle, wiringFile, type Bundled, type Group } from './bundle.js';
@@ -73,7 +74,13 @@ async function embeddedPage(): Promise<ModuleParts> {
   const built = (await import(pathToFileURL(join(DIST, PAGE)).href)) as { builtPage: typeof builtPage };
   const page = built.builtPage(pathToFileURL(join(resolve(DIST), 'dashboard/')));
   if (page === undefined) throw new Error(`${DIST} holds no page: run npm run build:dashboard before`);
-  return partsOf(PAGE, `export const builtPage = () => (${JSON.stringify(page)});`);
+  // Half of what the text would take in the packed package.
+  const packed = brotliCompressSync(JSON.stringify(page)).toString('base64');
+  return partsOf(
+    PAGE,
+    `import { brotliDecompressSync } from 'node:zlib';
+export const builtPage = () => JSON.parse(brotliDecompressSync(Buffer.from('${packed}', 'base64')).toString());`,
+  );
 }
 
 async function bundleAll(files: readonly string[]): Promise<Bundled> {

@@ -2,7 +2,7 @@ export { WebhooksModule } from './webhooks.module.js';
 export type { WebhooksModuleAsyncOptions, WebhooksModuleExtras } from './webhooks.module.js';
 
 export { OnWebhook } from './handlers/on-webhook.decorator.js';
-export { BackfillSource } from './handlers/backfill-source.decorator.js';
+export { BackfillSource, type BackfillSourceOptions } from './handlers/backfill-source.decorator.js';
 export type { BackfillContext, BackfillEvent, ListEvents } from './handlers/backfill-source.decorator.js';
 export { OnEffect } from './handlers/on-effect.decorator.js';
 export { UseWebhook } from './http/use-webhook.decorator.js';

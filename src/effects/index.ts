@@ -5,6 +5,7 @@ export {
   shopifyResources,
   stripeEvents,
   type GithubDeliveriesOptions,
+  type ProviderListOptions,
   type ShopifyResourcesOptions,
   type StripeEventsOptions,
 } from './provider-lists.js';

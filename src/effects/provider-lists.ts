@@ -2,19 +2,19 @@ import { HttpFailure } from '../core/errors.js';
 import type { BackfillContext, BackfillEvent } from '../handlers/backfill-source.decorator.js';
 
 /** Where a provider's list is, and how it is asked for. */
-interface ListOptions {
+export interface ProviderListOptions {
   /** Another host than the provider's, such as GitHub Enterprise's API. */
   readonly url?: string;
 }
 
-export interface StripeEventsOptions extends ListOptions {
+export interface StripeEventsOptions extends ProviderListOptions {
   /** A restricted key that may read events is enough. */
   readonly apiKey: string;
   /** Types, 20 at most. @default all */
   readonly types?: readonly string[];
 }
 
-export interface GithubDeliveriesOptions extends ListOptions {
+export interface GithubDeliveriesOptions extends ProviderListOptions {
   /** Of a person or an app that may read the hook. */
   readonly token: string;
   /** `repos/owner/name/hooks/123`, `orgs/name/hooks/123`, or `app/hook`. */
@@ -23,7 +23,7 @@ export interface GithubDeliveriesOptions extends ListOptions {
   readonly answered?: boolean;
 }
 
-export interface ShopifyResourcesOptions extends ListOptions {
+export interface ShopifyResourcesOptions extends ProviderListOptions {
   /** Such as 'my-shop.myshopify.com'. */
   readonly shop: string;
   readonly accessToken: string;
