@@ -89,7 +89,7 @@ const SETTLED = `
 async function readRaces(client: Client, migratedAt: number): Promise<RacedTables> {
   const events = await client.query<RacedTables['events'][number]>(EVENTS);
   const notDone = await client.query<RacedTables['notDone'][number]>(
-    `SELECT name, state FROM webhook_outbox WHERE state <> 'done'`,
+    `SELECT name, state FROM webhook_outbox WHERE state NOT IN ('done', 'cancelled')`,
   );
   const leased = await client.query<{ leased: number }>(
     'SELECT count(leased_by)::int AS leased FROM webhook_outbox',

@@ -72,8 +72,12 @@ function checkPromises(tables: Tables, logs: Logs, done: Faults): Verdict {
     names(tables.claims, (claim) => claim.owed !== 1 || claim.handlers !== 1),
   );
   blame(
-    'claims without their effect, or with two',
-    names(tables.claims, (claim) => claim.effects !== 1),
+    'claims with other effects than enqueued',
+    names(tables.claims, (claim) => claim.effects !== (claim.source === 'recalled' ? 2 : 1)),
+  );
+  blame(
+    'claims with other effects called back than asked for',
+    names(tables.claims, (claim) => claim.cancelled !== (claim.source === 'recalled' ? 1 : 0)),
   );
   blame(
     'claims completed other than once',

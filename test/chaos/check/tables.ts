@@ -10,6 +10,8 @@ export interface ClaimFacts {
   readonly handlers: number;
   readonly effects: number;
   readonly done: number;
+  /** Effects that were called back. */
+  readonly cancelled: number;
 }
 
 export interface Tables {
@@ -60,7 +62,8 @@ const CLAIMS = `
   SELECT c.source, c.event_id, c.owed, r.applied_count AS applied, p.count AS completions,
          count(o.id) FILTER (WHERE o.kind = 'handler')::int AS handlers,
          count(o.id) FILTER (WHERE o.kind = 'effect')::int AS effects,
-         count(o.id) FILTER (WHERE o.state = 'done')::int AS done
+         count(o.id) FILTER (WHERE o.state = 'done')::int AS done,
+         count(o.id) FILTER (WHERE o.state = 'cancelled')::int AS cancelled
     FROM webhook_claim c
     LEFT JOIN chaos_record r USING (source, event_id)
     LEFT JOIN chaos_completion p ON p.event_id = c.event_id
@@ -75,7 +78,8 @@ const TOTALS = `
          (SELECT count(*)::int FROM chaos_run CROSS JOIN (
             SELECT received_at AS at FROM webhook_claim
              UNION ALL SELECT unnest(ARRAY[created_at, first_leased_at, begun_at, settled_at]) FROM webhook_outbox
-             UNION ALL SELECT unnest(ARRAY[due_at, lease_until]) - interval '1 minute' FROM webhook_outbox) times
+             UNION ALL SELECT unnest(ARRAY[due_at, lease_until]) - interval '1 minute' FROM webhook_outbox
+              WHERE name <> 'remind') times
            WHERE at NOT BETWEEN began - interval '1 minute' AND clock_timestamp()) AS "foreignTimes",
          (SELECT count(*)::int FROM chaos_record r
            WHERE NOT EXISTS (SELECT FROM webhook_claim c WHERE c.source = r.source AND c.event_id = r.event_id)) AS strays
@@ -94,7 +98,7 @@ export async function readTables(client: Client): Promise<Tables> {
   const totals =
     await client.query<Omit<Tables, 'claims' | 'records' | 'notDone' | 'processes' | 'leases'>>(TOTALS);
   const notDone = await client.query<Tables['notDone'][number]>(
-    `SELECT id, name, state FROM webhook_outbox WHERE state <> 'done'`,
+    `SELECT id, name, state FROM webhook_outbox WHERE state NOT IN ('done', 'cancelled')`,
   );
   const processes = await client.query<ProcessFacts>(PROCESSES);
   const leases = await client.query<LeaseFact>(

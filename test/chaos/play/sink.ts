@@ -19,6 +19,8 @@ function lotOf(eventId: string): number {
 export const isRefused = (eventId: string) => lotOf(eventId) < REFUSED;
 export const isSlow = (eventId: string) => lotOf(eventId) >= 100 - SLOW;
 
+type Told = Pick<SinkCall, 'source' | 'eventId'>;
+
 /** The services that effects call: one honours the idempotency key, the other one knows no keys. */
 export class ChaosSink {
   private readonly calls = new Map<string, number>();
@@ -51,9 +53,10 @@ export class ChaosSink {
   }
 
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const key = String(request.headers['idempotency-key']);
+    const key = String(request.headers['webhook-id'] ?? request.headers['idempotency-key']);
     const sink = request.url === '/raw' ? 'raw' : 'idempotent';
-    const { source, eventId } = (await json(request)) as Pick<SinkCall, 'source' | 'eventId'>;
+    const body = (await json(request)) as Told & { readonly data?: Told };
+    const { source, eventId } = body.data ?? body;
     const nth = (this.calls.get(key) ?? 0) + 1;
     this.calls.set(key, nth);
     const lot = lotOf(eventId);

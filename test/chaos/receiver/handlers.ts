@@ -14,6 +14,7 @@ import {
   type ProbeAnswer,
   type WebhookEvent,
 } from '../../../src/index.js';
+import { webhookEffect } from '../../../src/effects/index.js';
 import { passing } from '../../support/fail-points.js';
 import { MAX_ATTEMPTS } from './sources.js';
 import { APPLY, COMPLETE } from './tables.js';
@@ -106,6 +107,20 @@ export class ChaosHandlers {
     await work('tell', event, context);
   }
 
+  /** Schedules an effect that another one calls back. */
+  @OnWebhook('recalled', '*', { retry })
+  async recalled(event: WebhookEvent, context: HandlerContext) {
+    await apply(context.manager, event);
+    const told = { source: event.source, eventId: event.eventId };
+    const { id } = await context.enqueue('remind', told, { delayMs: REMIND_MS });
+    await context.enqueue('tell-and-recall', { ...told, reminder: id });
+  }
+
+  @OnWebhook('sent', '*', { retry })
+  async sent(event: WebhookEvent, context: HandlerContext) {
+    await work('send', event, context);
+  }
+
   @OnWebhook('charged', '*', { retry })
   async charged(event: WebhookEvent, context: HandlerContext) {
     await work('charge', event, context);
@@ -119,17 +134,45 @@ export class ChaosHandlers {
   }
 }
 
+/** Longer than a run: what is not called back is pending at its end. */
+const REMIND_MS = 3_600_000;
+const SENT_SECRET = `whsec_${Buffer.from('a secret of the chaos programme').toString('base64')}`;
+
 @Injectable()
 export class ChaosEffects {
+  constructor(private readonly outbox: Outbox) {}
+
   @OnEffect('tell', { retry })
   async tell(told: Told, context: EffectContext) {
     await post('idempotent', told, context);
   }
 
-  @OnEffect('tell-and-complete', { retry })
+  /** At a rate that all instances share; and a destination that fails waits. */
+  @OnEffect('tell-and-complete', { retry, rate: '40/s' })
   async tellAndComplete(told: Told, context: EffectContext) {
     if (context.previous === undefined) await post('idempotent', told, context);
     await context.complete(({ manager }) => manager.query(COMPLETE, [told.eventId]));
+  }
+
+  @OnEffect('remind', { retry })
+  async remind(told: Told, context: EffectContext) {
+    await post('idempotent', told, context);
+  }
+
+  @OnEffect('tell-and-recall', { retry })
+  async tellAndRecall(told: Told & { readonly reminder: string }, context: EffectContext) {
+    if (context.previous === undefined) await post('idempotent', told, context);
+    await context.complete(({ manager }) => this.outbox.cancel(manager, 'remind', { id: told.reminder }));
+  }
+
+  /** A signed webhook, to one of some endpoints. */
+  @OnEffect<Told>('send', { retry, destination: ({ eventId }) => `endpoint-${eventId.at(-1)}` })
+  async send(data: Told, context: EffectContext) {
+    await passing('call of an effect', async () => {
+      const allow = { http: true, privateAddresses: ['127.0.0.0/8'] };
+      const url = `${process.env.SINK_URL}/idempotent`;
+      await webhookEffect({ url, secrets: [SENT_SECRET], type: 'happened', data, allow }, context);
+    });
   }
 
   /** At a sink that ignores keys; the probe knows nothing, but has each call's begin recorded. */

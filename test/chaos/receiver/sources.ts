@@ -12,6 +12,8 @@ export const SOURCES = [
   'charged',
   'completed',
   'timed',
+  'recalled',
+  'sent',
 ] as const;
 export type ChaosSource = (typeof SOURCES)[number] | 'soaked';
 
@@ -40,6 +42,8 @@ export function chaosSources(keptMs?: number): WebhooksOptions['sources'] {
     routed: source({ ackTimeout: '5s' }),
     charged: source(),
     completed: source(),
+    recalled: source(),
+    sent: source(),
     // Its provider signs the time, and the receiver's clock has to be right within five minutes.
     timed: stripe({ secrets: [STRIPE_SECRET], maxAttempts: MAX_ATTEMPTS }),
     // For days that pass in minutes.
