@@ -13,6 +13,8 @@ import { NotifyEffect } from './notify.effect.js';
 import { PostgresModule } from './postgres.module.js';
 import { ReceivedEvent } from './received-event.entity.js';
 import { receivedEventHandlers } from './received-event.handlers.js';
+import { Billing1796000002000 } from './repeat-safe/billing.migration.js';
+import { RepeatSafeModule } from './repeat-safe/repeat-safe.module.js';
 import { Settings } from './settings.js';
 
 @Module({})
@@ -27,13 +29,15 @@ export class AppModule {
           url: postgres.url,
           entities: [ReceivedEvent],
           // The package's tables beside the application's own, in one list.
-          migrations: [...webhookInboxMigrations(), ReceivedEvent1796000001000],
+          migrations: [...webhookInboxMigrations(), ReceivedEvent1796000001000, Billing1796000002000],
           // A database that is not there should be said at once; behind an orchestrator that starts both, leave this out.
           retryAttempts: 0,
         }),
         ScheduleModule.forRoot(),
         WebhooksModule.forRoot({ sources: settings.sources }),
         ...dashboard(settings),
+        // Their sources are among the default ones; a file may have others.
+        ...('stripe' in settings.sources && 'awardee' in settings.sources ? [RepeatSafeModule] : []),
         ...(settings.demoRelease === undefined ? [] : [DemoModule.of(settings.demoRelease)]),
       ],
       providers: [

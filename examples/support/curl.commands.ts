@@ -3,7 +3,7 @@ import { secretOf } from './secrets.js';
 /** Three requests to try by hand: new, the same again, and a forged one. They paste into any POSIX shell with curl and openssl. */
 export function curlCommands(origin: string): string {
   const id = `try-${Date.now()}`;
-  const body = '{"grant":"g-7","amount":500}';
+  const body = '{"account":"a-7","plan":"pro","credits":500}';
   const signature = `$(printf '%s' '${body}' | openssl dgst -sha256 -hmac '${secretOf('awardee')}' -r | cut -d ' ' -f 1)`;
   const curl = (sent: string) =>
     [

@@ -29,6 +29,7 @@ export function stripeEvents(count: number, random: Random): SentEvent[] {
           object,
           amount: random.int(50, 99_999),
           currency: 'eur',
+          ...(object === 'subscription' ? { status: random.pick(['active', 'past_due']) } : {}),
         },
       },
     };
