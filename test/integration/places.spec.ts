@@ -296,11 +296,11 @@ describe('a pause', () => {
     await two.app.get(Pauses).pause('effect', 'mail', who);
     await two.deliver('1');
     const store = one.app.get(PauseStore);
-    const list = store.list.bind(store);
-    store.list = async (manager) => {
-      const pauses = await list(manager);
+    const held = store.held.bind(store);
+    store.held = async (manager) => {
+      const names = await held(manager);
       await latch.wait();
-      return pauses;
+      return names;
     };
     const round = one.relay.tick();
     await until(() => latch.arrived === 1);
