@@ -167,6 +167,8 @@ export const WAYS: Readonly<Record<string, Way>> = {
     install: (place) => {
       npm(place, ...place.packages, '--save-dev', `nx@${NX}`, `@nx/nest@${NX}`, `@nx/webpack@${NX}`);
       writeFileSync(join(place.folder, 'nx.json'), '{}');
+      // As Nx makes it for its own workspaces: its applications extend it.
+      writeFileSync(join(place.folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: NX_COMPILER }));
       nx(
         place,
         'generate',
@@ -183,6 +185,21 @@ export const WAYS: Readonly<Record<string, Way>> = {
     application: 'apps/shop',
     main: 'apps/shop/dist/main.js',
   },
+};
+
+const NX_COMPILER = {
+  rootDir: '.',
+  sourceMap: true,
+  declaration: false,
+  moduleResolution: 'node',
+  emitDecoratorMetadata: true,
+  experimentalDecorators: true,
+  target: 'es2015',
+  module: 'esnext',
+  lib: ['es2020', 'dom'],
+  skipLibCheck: true,
+  skipDefaultLibCheck: true,
+  baseUrl: '.',
 };
 
 function nx(place: Place, ...args: string[]): void {
