@@ -183,7 +183,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
     },
     build: (place) => nx(place, 'build', 'shop'),
     application: 'apps/shop',
-    main: 'apps/shop/dist/main.js',
+    main: 'dist/apps/shop/main.js',
   },
 };
 

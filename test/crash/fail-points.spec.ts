@@ -104,7 +104,7 @@ describe.each(POINTS)('%s', (point) => {
   );
 });
 
-const pausedNames = () => receiver.app.get(PausedNames) as unknown as { readAt: number };
+const pausedNames = () => receiver.app.get<unknown>(PausedNames) as { readAt: number };
 
 /**
  * Another instance pauses the source, and this one goes by what it has read before, until it claims: a row that is handed off, and
