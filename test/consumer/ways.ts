@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync, writeFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { addByNest, change, follow, newApplication, writeModule } from './application.js';
 import { SECRET, tryBuilt } from './cell.js';
@@ -180,6 +180,9 @@ export const WAYS: Readonly<Record<string, Way>> = {
         '--unitTestRunner=none',
         '--no-interactive',
       );
+      // README's curl command knows of no prefix.
+      const start = join(place.folder, 'apps/shop/src/main.ts');
+      writeFileSync(start, readFileSync(start, 'utf8').replace('app.setGlobalPrefix(globalPrefix);', ''));
     },
     build: (place) => nx(place, 'build', 'shop'),
     application: 'apps/shop',
