@@ -61,7 +61,7 @@ class FormerShipping {
   }
 }
 
-/** Renamed without `was`: nobody knows any more whose the waiting work is. */
+/** Renamed without `was`: the waiting row of the former name has no handler any more. */
 @Injectable()
 class Shipping {
   @OnWebhook('awardee', 'order.packed', { name: 'dispatch-order' })
