@@ -80,6 +80,7 @@ const SEARCHED = `, searched AS (
     INSERT INTO webhook_payload_value (source, path, value, claim_id)
     SELECT c.source, v.path, v.value, c.id
       FROM unnest($25::uuid[], $26::text[], $27::text[]) AS v(claim_id, path, value) JOIN claimed c ON c.id = v.claim_id
+        ON CONFLICT DO NOTHING
   )`;
 
 /** The same for sources with `searchPaths`: claim, path and value of each come after the other values. */

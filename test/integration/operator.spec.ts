@@ -27,7 +27,8 @@ const shop = hmac({
   signatureHeader: 'X-Awardee-Signature',
   idHeader: 'X-Awardee-Delivery',
   typeHeader: 'X-Awardee-Event',
-  searchPaths: ['data.customer', 'data.order.number', 'data.tags'],
+  // One of them twice: no event may be refused for that.
+  searchPaths: ['data.customer', 'data.order.number', 'data.tags', 'data.customer'],
 });
 
 describe('the operator', () => {

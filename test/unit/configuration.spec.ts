@@ -233,6 +233,11 @@ describe('wrong options stop the boot with their path, what was expected, and wh
       "sources.lab.keepHeaders: expected no header that holds a secret, received 'X-GitLab-Token'",
     ],
     [
+      'a path to search by that is longer than its column',
+      () => withSource({ searchPaths: [`data.${'x'.repeat(256)}`] }),
+      'sources.acme.searchPaths.0: expected at most 255 characters',
+    ],
+    [
       'a header to keep that the application itself calls secret',
       () => withSource({ keepHeaders: ['X-Api-Key'], secretHeaders: ['x-api-key'] }),
       "sources.acme.keepHeaders: expected no header that holds a secret, received 'X-Api-Key'",

@@ -79,7 +79,12 @@ const shape = {
   keepHeaders: z.array(headerName).optional(),
   secretHeaders: z.array(headerName).optional(),
   searchPaths: z
-    .array(z.string().regex(PATH, "expected a dotted path such as 'data.object.customer'"))
+    .array(
+      z
+        .string()
+        .max(255, 'expected at most 255 characters')
+        .regex(PATH, "expected a dotted path such as 'data.object.customer'"),
+    )
     .max(8, 'expected at most 8 paths')
     .optional(),
   secretHints: z.array(z.string().max(60)).max(5).optional(),
@@ -134,7 +139,8 @@ export function resolveSource(name: string, definition: SourceDefinition): Sourc
     ...retention(definition.retention ?? {}, provider, where),
     keepHeaders: ['content-type', 'user-agent', ...keepHeaders],
     secretHeaders,
-    searchPaths: definition.searchPaths ?? [],
+    // Each once: its values are a key with their path.
+    searchPaths: [...new Set(definition.searchPaths)],
     secretHints: definition.secretHints ?? [],
     classify: definition.classify,
   };

@@ -34,7 +34,7 @@ export interface ForwardOptions extends BulkOptions<ForwardReport> {
    * @default none: the signature that is stored, if it is
    */
   readonly sign?: ForwardSignature;
-  /** An edited copy, sent in place of the stored body of one event. What came stays as it is. @default none */
+  /** An edited copy, sent in place of the stored body of one event. The stored event does not change. @default none */
   readonly body?: string | Uint8Array;
 }
 

@@ -4,7 +4,7 @@ import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { logLine } from '../../core/log/log.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { firstName, HandlerRegistry } from '../../handlers/handler.registry.js';
-import { inTransaction } from '../../storage/postgres/connection.js';
+import { inTransaction, onConnection } from '../../storage/postgres/connection.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
@@ -16,6 +16,8 @@ const FORMER_MS = 60_000;
 
 /** A backlog that is so old is looked through for tenants that wait behind others, and so often. */
 const BACKLOG_MS = 1_000;
+/** When the connection of such a look is given up: a half-open one never answers. */
+const ADVANCE_MS = 30_000;
 
 /**
  * Gives turns to waiting keys before a lease looks; costs next to nothing where no handler and no effect has a key. And to tenants that
@@ -69,7 +71,11 @@ export class Turns {
   /** Not awaited by the lease. One that fails is made again a second later. */
   private async advance(name: string): Promise<void> {
     try {
-      const moved = await this.store.advanceTenants(this.dataSource.manager, name);
+      const moved = await onConnection(
+        this.dataSource,
+        (manager) => this.store.advanceTenants(manager, name),
+        ADVANCE_MS,
+      );
       if (moved > 0) this.wakeUp.wakeOwn([name]);
     } catch (error) {
       this.logger.warn(logLine(`tenants wait behind a backlog: ${storeErrorText(error)}`, { name }));
