@@ -29,10 +29,15 @@ export function receiver(
     return { seconds, count: answered, values: { rate: answered / seconds, p50, p99 } };
   };
   const prefix = name.replaceAll(/\W/g, '');
+  let warmed = 0;
   return {
     name,
     programs,
     warm: async () => void (await run({ requests: warmRequests, ms: 4 * loadMs }, `${prefix}-warm-`)),
+    rewarm: async () => {
+      warmed += 1;
+      await run({ ms: loadMs / 4 }, `${prefix}-rewarm-${warmed}-`);
+    },
     round: (nth) => run({ ms: loadMs }, `${prefix}-${nth}-`),
   };
 }

@@ -12,6 +12,8 @@ export interface Contender {
   readonly programs: readonly Program[];
   /** Before the first round. */
   warm?(): Promise<void>;
+  /** Before each round, unmeasured: V8 forgets compiled code while the others have their rounds. */
+  rewarm?(): Promise<void>;
   /** One round: what it did, how often, and how long it took. */
   round(nth: number): Promise<Round>;
 }
@@ -43,6 +45,7 @@ export async function inTurn(
   for (const contender of contenders) await contender.warm?.();
   for (let nth = 1; nth <= rounds; nth += 1) {
     for (const contender of contenders) {
+      await contender.rewarm?.();
       await server.quiet();
       const used = countCpu({
         node: contender.programs.map(({ pid }) => pid),

@@ -343,13 +343,21 @@ describe('case 26 the server takes no writes', () => {
       'SELECT current_database() AS name',
     );
     await database.query(`ALTER DATABASE ${name} SET default_transaction_read_only = ${mode}`);
-    if (connections === 'end') {
-      await database.query(
+    if (connections === 'keep') return;
+    // A connection that is just being made may have read the setting before: such a one has no database yet, and is waited for.
+    const [{ changed }] = await database.dataSource.query<[{ changed: string }]>(
+      'SELECT clock_timestamp()::text AS changed',
+    );
+    await until(async () => {
+      const older = await database.query(
         // Waits for their end: one that is only about to end would still write.
-        `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-          WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+        `SELECT CASE WHEN datname IS NOT NULL THEN pg_terminate_backend(pid, 10000) END FROM pg_stat_activity
+          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND backend_start <= $1::timestamptz
+            AND (datname = current_database() OR datname IS NULL)`,
+        [changed],
       );
-    }
+      return older.length === 0;
+    });
   }
 });
 

@@ -1,5 +1,5 @@
-/** `2026-08-01`, `2026-08-01T09:00`, with seconds and their fractions if need be, and without an offset. */
-const LOCAL = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,3})?)?)?$/;
+/** `2026-08-01`, `2026-08-01T09:00`, with seconds and their fractions if need be, and an offset or none. */
+const TIME = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?$/i;
 
 export function isZone(name: string): boolean {
   try {
@@ -15,32 +15,26 @@ export function isZone(name: string): boolean {
  * @returns NaN for what is no time
  */
 export function instantOf(text: string, zone: string): number {
-  const parts = LOCAL.exec(text);
-  if (parts === null)
-    return /^\d{4}-\d\d-\d\d[T ].*(?:Z|[+-]\d\d:?\d\d)$/i.test(text) ? Date.parse(text) : NaN;
-  const [year, month, day, hour, minute, second] = parts.slice(1, 7).map((part) => Number(part ?? 0)) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
-  const wall = Date.UTC(
-    year,
-    month - 1,
-    day,
-    hour,
-    minute,
-    second,
-    Math.round(Number(parts[7] ?? 0) * 1_000),
-  );
-  if (new Date(wall).getUTCDate() !== day || hour > 23 || minute > 59 || second > 59) return NaN;
+  const [, day, minute = '00:00', second = '00', fraction = '', offset] = TIME.exec(text) ?? [];
+  const shown = `${day}T${minute}:${second}`;
+  const wall = Date.parse(`${shown}${fraction}Z`);
+  // 30 February is taken for a day of March.
+  if (Number.isNaN(wall) || !new Date(wall).toISOString().startsWith(shown)) return NaN;
+  if (offset !== undefined) return wall - offsetOf(offset);
   // Before and after a change of clocks: the earlier of the instants that show this time, if one does.
   const before = wall - offsetAt(zone, wall - DAY_MS);
   const after = wall - offsetAt(zone, wall + DAY_MS);
   const shows = (at: number) => at + offsetAt(zone, at) === wall;
   return [Math.min(before, after), Math.max(before, after)].find(shows) ?? before;
+}
+
+/** Milliseconds of `Z`, `+02:00` or `+0200`; NaN from 24 hours or 60 minutes on. */
+function offsetOf(offset: string): number {
+  const hours = Number(offset.slice(1, 3));
+  const minutes = Number(offset.slice(-2));
+  if (offset.length === 1) return 0;
+  if (hours > 23 || minutes > 59) return NaN;
+  return (offset.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000;
 }
 
 const DAY_MS = 86_400_000;

@@ -141,7 +141,7 @@ export const AREAS: readonly Area[] = [
   { files: 'src/outbox/enqueue/', kinds: TIMES, specs: integration('effects') },
   { files: 'src/outbox/wake/', kinds: TIMES, specs: [...unit('wake-payload'), ...integration('wake-up')] },
   { files: 'src/core/options/retry', kinds: TIMES, specs: integration('failures') },
-  { files: 'src/core/time/', kinds: TIMES, specs: [...unit('hysteresis'), ...integration('telemetry')] },
+  { files: 'src/core/time/', kinds: TIMES, specs: [...unit('hysteresis', 'zoned-time'), ...integration('telemetry')] },
   {
     files: 'src/http/body/',
     kinds: TIMES,
