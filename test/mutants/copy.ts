@@ -89,9 +89,12 @@ export class Copy {
     return new Map(tests.map((test) => [test, outcome(test)]));
   }
 
-  /** How a whole spec ends. One that ends by no report has failed: a fault may keep the code from starting. */
+  /** How a whole spec ends. One that ends by no report has failed: a test has, or a fault keeps the code from starting. */
   async outcome(spec: string): Promise<'passed' | 'failed'> {
-    const report = await this.report(spec, []);
+    const report = await this.report(spec, [
+      '--runInBand',
+      '--reporters=<rootDir>/test/mutants/first-failure.mjs',
+    ]);
     return report?.testResults.every(({ status }) => status === 'passed') === true ? 'passed' : 'failed';
   }
 
