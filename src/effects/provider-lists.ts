@@ -1,4 +1,4 @@
-import { HttpFailure } from '../core/errors.js';
+import { HttpFailure, WebhookInboxError } from '../core/errors.js';
 import type { BackfillContext, BackfillEvent } from '../handlers/backfill-source.decorator.js';
 
 /** Where a provider's list is, and how it is asked for. */
@@ -134,6 +134,17 @@ async function get(url: string, headers: Readonly<Record<string, string>>, signa
   const text = await response.text();
   if (!response.ok)
     throw new HttpFailure(response.status, Object.fromEntries(response.headers), text, new URL(url).origin);
-  const next = /<([^>]+)>;\s*rel="?next"?/.exec(response.headers.get('link') ?? '')?.[1];
-  return { json: JSON.parse(text) as unknown, next };
+  return { json: JSON.parse(text) as unknown, next: nextPage(url, response.headers.get('link') ?? '') };
+}
+
+/** @throws WebhookInboxError BACKFILL_REFUSED for a page of another host: the token is sent to none but its own. */
+function nextPage(url: string, link: string): string | undefined {
+  const next = /<([^>]+)>;\s*rel="?next"?/.exec(link)?.[1];
+  if (next === undefined) return undefined;
+  const [asked, named] = [new URL(url).origin, new URL(next, url)];
+  if (named.origin === asked) return named.href;
+  throw new WebhookInboxError(
+    'BACKFILL_REFUSED',
+    `Backfill refused: expected the next page at ${asked}, received ${named.origin}: set the list's \`url\` to the API's own address`,
+  );
 }

@@ -30,13 +30,15 @@ const lists = {
 const asked: { readonly url: URL; readonly headers: IncomingHttpHeaders }[] = [];
 let server: Server;
 let origin: string;
+/** Where a list says that its next page is. */
+let nextOrigin: string;
 
 function answer(url: URL): readonly [unknown, string?] {
   const { pathname, searchParams } = url;
   const page = <T>(all: readonly T[], from: number, next: string) =>
     [
       all.slice(from, from + 2),
-      all.length > from + 2 ? `<${origin}${next}${from + 2}>; rel="next"` : undefined,
+      all.length > from + 2 ? `<${nextOrigin}${next}${from + 2}>; rel="next"` : undefined,
     ] as const;
   if (pathname === '/v1/events') {
     const from = lists.stripe.findIndex(({ id }) => id === searchParams.get('starting_after')) + 1;
@@ -120,6 +122,7 @@ describe('gaps', () => {
   beforeEach(() => {
     asked.length = 0;
     for (const { alerts } of inboxes) alerts.length = 0;
+    nextOrigin = origin;
   });
   afterEach(() => clear(database));
   afterAll(async () => {
@@ -218,4 +221,25 @@ describe('gaps', () => {
     await until(async () => (await finder().lookQuietly('stripe', MINUTE)) !== undefined);
     expect(await claimed()).toEqual(['evt_d']);
   });
+
+  it.each(['github', 'shopify'] as const)(
+    'a next page of %s at another host gets no token',
+    async (source) => {
+      const at = (minutes: number) => ago(minutes).toISOString();
+      lists.github = [1, 2, 3].map((id) => ({
+        id,
+        guid: `g-${id}`,
+        delivered_at: at(10),
+        status_code: 500,
+        event: 'push',
+      }));
+      lists.shopify = [1, 2, 3].map((id) => ({ id, admin_graphql_api_id: `gid-${id}`, updated_at: at(10) }));
+      nextOrigin = origin.replace('127.0.0.1', 'localhost');
+      await expect(finder().find(source)).rejects.toMatchObject({
+        code: 'BACKFILL_REFUSED',
+        message: expect.stringContaining(`expected the next page at ${origin}, received ${nextOrigin}`),
+      });
+      expect(asked.filter(({ url }) => url.searchParams.has('cursor'))).toEqual([]);
+    },
+  );
 });
