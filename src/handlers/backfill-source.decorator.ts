@@ -5,7 +5,7 @@ import { append } from './metadata.js';
 export interface BackfillSourceOptions {
   /** So often one instance reads the list, claims what no webhook has brought, and raises `gaps-found`. @default false: by hand alone */
   readonly every?: Duration;
-  /** How far back it looks; further than the longest time for which your receivers may be away. @default '2h' */
+  /** How far back it looks; further than the longest time for which your receivers may be away, and than 5 minutes. @default '2h' */
   readonly lookback?: Duration;
 }
 

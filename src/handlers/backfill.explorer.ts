@@ -18,7 +18,18 @@ import { DecoratedProviders, refuseScoped } from './decorated.providers.js';
 import { metadataOf } from './metadata.js';
 import { foundTwice, originOf, type Origin } from './origin.js';
 
-const optionsSchema = z.strictObject({ every: pause.optional(), lookback: duration.optional() });
+/** Gaps are no younger: their webhooks may be on the way. */
+export const GRACE_MS = 5 * 60_000;
+
+const optionsSchema = z.strictObject({
+  every: pause.optional(),
+  lookback: duration
+    .refine((value) => (toMs(value) ?? Infinity) > GRACE_MS, {
+      error:
+        'expected more than 5 minutes, since younger events are left out: their webhooks may be on the way',
+    })
+    .optional(),
+});
 
 type Methods = Record<string, ListEvents>;
 

@@ -153,6 +153,16 @@ describe('gaps', () => {
     expect(looks.filter((report) => report !== undefined)).toMatchObject([{ seen: 4, claimed: 2, known: 1 }]);
     expect(await claimed()).toEqual(['evt_a', 'evt_b', 'evt_c']);
     expect(told()).toEqual([{ kind: 'gaps-found', source: 'stripe', count: 2 }]);
+    const audit = () =>
+      database.query(`SELECT actor, action, target, reason, outcome FROM webhook_audit ORDER BY id`);
+    const found = {
+      actor: expect.stringMatching(/^instance [0-9a-f-]{36}$/),
+      action: 'backfill',
+      target: 'stripe',
+      reason: 'look for gaps at an interval',
+      outcome: expect.objectContaining({ seen: 4, claimed: 2 }),
+    };
+    expect(await audit()).toEqual([found]);
     const since = Number(asked[0]!.url.searchParams.get('created[gte]'));
     expect(since).toBeLessThanOrEqual(seconds(ago(179)));
     expect(asked[0]!.headers.authorization).toBe('Bearer rk_1');
@@ -166,6 +176,18 @@ describe('gaps', () => {
       return (await finder(other).lookQuietly('stripe', MINUTE))?.claimed === 0;
     });
     expect(told()).toHaveLength(1);
+    // A look that finds nothing is worth no row.
+    expect(await audit()).toEqual([found]);
+  });
+
+  it.each(['5m', 299_999, 0])('a lookback of %s is refused at boot, with the reason', async (lookback) => {
+    class Short {
+      @BackfillSource('awardee', { every: '1m', lookback })
+      list() {}
+    }
+    await expect(startInbox({ providers: [Short] })).rejects.toThrow(
+      /Short\.list @BackfillSource\('awardee'\).*lookback: expected more than 5 minutes, since younger events are left out/,
+    );
   });
 
   it('GitHub: deliveries that were answered by nobody, each once, under the id of the delivery', async () => {

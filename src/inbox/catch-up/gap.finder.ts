@@ -8,13 +8,12 @@ import { knownSource } from '../../core/options/known-source.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { BackfillExplorer } from '../../handlers/backfill.explorer.js';
+import { BackfillExplorer, GRACE_MS } from '../../handlers/backfill.explorer.js';
 import { HostTimers } from '../../outbox/host-timers.js';
+import { Audit } from '../../storage/desk/audit.js';
 import { LeaseStore } from '../../storage/lease.store.js';
 import { Backfills, type BackfillReport } from './backfills.js';
 
-/** Younger events are left out: their webhooks may be on the way. */
-const GRACE_MS = 5 * 60_000;
 const DEFAULT_LOOKBACK_MS = 2 * 3_600_000;
 
 /** Claims what a provider's list has and no webhook has brought: at intervals, by one instance at a time, or when a person asks. */
@@ -32,6 +31,7 @@ export class GapFinder {
     private readonly instance: Instance,
     private readonly timers: HostTimers,
     private readonly alerts: Alerts,
+    private readonly audit: Audit,
   ) {}
 
   start(): void {
@@ -55,11 +55,18 @@ export class GapFinder {
       this.leases.take(this.dataSource.manager, `gaps ${source}`, this.instance.id, 1.5 * everyMs);
     try {
       if (!(await mine())) return undefined;
-      return await this.find(source, undefined, () => void mine().catch(() => undefined));
+      const report = await this.find(source, undefined, () => void mine().catch(() => undefined));
+      if (report.claimed > 0) await this.audited(source, report);
+      return report;
     } catch (error) {
       this.logger.error(logLine(`gaps could not be looked for: ${errorText(error)}`, { source }));
       return undefined;
     }
+  }
+
+  private audited(source: string, report: BackfillReport): Promise<void> {
+    const decider = { by: `instance ${this.instance.id}`, reason: 'look for gaps at an interval' };
+    return this.audit.told({ action: 'backfill', target: source }, decider, { ...report });
   }
 
   /**

@@ -51,6 +51,18 @@ export class Audit {
     return this.noted(deed, { by, reason } as Decider, act);
   }
 
+  /** A row for what the application has done by itself, after it: only its outcome makes it worth one. */
+  async told(deed: Deed, { by, reason }: Decider, outcome: Outcome): Promise<void> {
+    try {
+      const id = await this.store.begin(this.dataSource.manager, { ...deed, actor: by, reason });
+      await this.store.end(this.dataSource.manager, id, outcome);
+    } catch (error) {
+      this.logger.warn(
+        logLine(`no audit row for '${deed.action}': ${errorText(error)}`, { target: deed.target }),
+      );
+    }
+  }
+
   /** The deed is done, or is not: that its outcome could not be added must not say otherwise. */
   private async ended(id: string, outcome: Outcome): Promise<void> {
     try {
