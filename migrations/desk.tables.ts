@@ -6,7 +6,7 @@ import { index, table } from './own.objects.js';
  *
  * - `webhook_audit`: what a person did, written before the deed; its end is added after it.
  * - `webhook_issue`: a person's word on a group of dead rows that died of one error.
- * - `webhook_alert`: what `onAlert` was told, for the page. `webhook_mute`: those that a person does not want to see for a while.
+ * - `webhook_alert`: what `onAlert` was told, for the page.
  * - `webhook_relay`: the running instances, by heartbeat; `lock_key` is the advisory lock by which others see that one lives.
  * - `webhook_stat`: counts for each minute, source and metric.
  * - `webhook_duplicate`: how often an event came again, and when last.
@@ -45,19 +45,7 @@ export const DESK_TABLES = [
     at      timestamptz NOT NULL DEFAULT now(),
     kind    text        NOT NULL,
     subject text        NOT NULL,
-    facts   jsonb       NOT NULL,
-    ended_at timestamptz
-  )`,
-  ),
-  table(
-    'webhook_mute',
-    `(
-    kind    text        NOT NULL,
-    subject text        NOT NULL,
-    until   timestamptz NOT NULL,
-    actor   text        NOT NULL,
-    reason  text        NOT NULL DEFAULT '',
-    PRIMARY KEY (kind, subject)
+    facts   jsonb       NOT NULL
   )`,
   ),
   table(
