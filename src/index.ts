@@ -159,7 +159,7 @@ export type { Attempt } from './storage/desk/attempt.store.js';
 export type { AttemptOutcome, RowAct } from './storage/desk/attempt.sql.js';
 export type { DeadSpread } from './storage/desk/dead.store.js';
 export type { ToldAlert } from './storage/desk/alert.store.js';
-export type { AuditEntry, AuditRow } from './storage/desk/audit.store.js';
+export type { AuditEntry, AuditRow, PauseAct } from './storage/desk/audit.store.js';
 export type { DeadGroup, DeadRow } from './storage/desk/dead.store.js';
 export type { ListedRejection, Rejected } from './storage/desk/rejection.store.js';
 export type { Backlog, HeldLease, Instance, SeenInstance } from './storage/relay.store.js';

@@ -158,6 +158,7 @@ export interface EventDetail {
   erasedAt: string | null;
   rows: EventRow[];
   attempts: Attempt[];
+  pauses: { action: 'pause' | 'resume'; target: string; at: string; by: string; why: string }[];
   conflicts: Conflict[];
   matches: string[];
   body?: Content;

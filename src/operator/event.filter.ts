@@ -150,7 +150,9 @@ function payloadTest(word: string, paths: readonly string[]): Test | undefined {
       `no source has '${path}' among its searchPaths (to look for it as it stands write id:"${word}")${didYouMean(path, paths)}`,
     );
   const values = text!.split(',').filter((one) => one !== '');
-  if (values.length === 0) throw new InputRefused(`${path}: expected ${pathHint(path)}`);
+  // By its start a value would not be found in the order of the list: each page would read and sort all that begin so.
+  if (values.length === 0 || values.some((value) => value.endsWith('*')))
+    throw new InputRefused(`${path}: expected a whole value, such as ${path}:cus_9, received '${text}'`);
   return { key: 'payload', path, not: minus === '-', values };
 }
 

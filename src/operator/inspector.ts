@@ -1,4 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
+import type { EntityManager } from 'typeorm';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import { knownSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
@@ -7,10 +8,10 @@ import type { ListFilter } from '../storage/desk/filter.sql.js';
 import { retryWindowMs } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { BackfillExplorer } from '../handlers/backfill.explorer.js';
-import { HandlerRegistry } from '../handlers/handler.registry.js';
+import { HandlerRegistry, namesOf } from '../handlers/handler.registry.js';
 import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
 import { AttemptStore, type Attempt } from '../storage/desk/attempt.store.js';
-import { AuditStore, type AuditRow } from '../storage/desk/audit.store.js';
+import { AuditStore, type AuditRow, type PauseAct } from '../storage/desk/audit.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
 import { DestinationStore, type Destination } from '../storage/destination.store.js';
@@ -36,6 +37,8 @@ export interface InspectedEvent extends EventDetail {
   readonly rows: readonly EventRow[];
   /** Every attempt of these rows, and what people did to them, in the order of their ends: 1,000 at most. */
   readonly attempts: readonly Attempt[];
+  /** Pauses of its source, handlers and effects while it was not settled. */
+  readonly pauses: readonly PauseAct[];
   readonly conflicts: readonly Conflict[];
   /** What the source's signatures cover and how; null when the source is no longer configured. */
   readonly scheme: string | null;
@@ -170,11 +173,26 @@ export class Inspector {
         ...detail,
         rows,
         attempts: await this.attempts.of(manager, ids),
+        pauses: await this.pausesOf(manager, detail, rows),
         conflicts: await this.search.conflicts(manager, detail),
         scheme: this.options.sources.get(detail.source)?.provider.scheme ?? null,
         matches,
       };
     });
+  }
+
+  private pausesOf(
+    manager: EntityManager,
+    { source, receivedAt }: EventDetail,
+    rows: readonly EventRow[],
+  ): Promise<PauseAct[]> {
+    const targets = rows.flatMap(({ kind, name }) => {
+      const work = this.registry[kind](name);
+      return [name, ...(work === undefined ? [] : namesOf(work))].map((one) => `${kind} ${one}`);
+    });
+    const ends = rows.map(({ settledAt }) => settledAt ?? new Date());
+    const until = new Date(Math.max(receivedAt.getTime(), ...ends.map((at) => at.getTime())));
+    return this.auditRows.pauses(manager, [`source ${source}`, ...targets], receivedAt, until);
   }
 
   /** The stored bytes; null when they were removed, undefined when there is no such event. */

@@ -263,6 +263,31 @@ describe('what a person does', () => {
     ]);
   });
 
+  it('shows in an event’s history the pauses that it has waited for, and no other', async () => {
+    await receive('never-waited', 'grant.made');
+    await ended('never-waited');
+    const [eve, kim] = ['eve', 'kim'].map((by) => ({ by, reason: `${by} has a reason` })) as [
+      Decider,
+      Decider,
+    ];
+    await operator.pause('effect', 'charge', ann);
+    await operator.pause('effect', 'mail', eve);
+    await receive('waited', 'grant.made');
+    await until(async () => (await found('waited')).effectsPending === 1);
+    await operator.pause('effect', 'mail', kim);
+    await operator.resume('effect', 'mail', kim);
+    await ended('waited');
+    await operator.resume('effect', 'charge', ann);
+    await operator.pause('effect', 'mail', ann);
+    await operator.resume('effect', 'mail', ann);
+    const { pauses } = (await inspector.event((await found('waited')).id))!;
+    expect(pauses.map(({ action, target, by, why }) => [action, target, by, why])).toEqual([
+      ['pause', 'effect mail', 'eve', 'eve has a reason'],
+      ['resume', 'effect mail', 'kim', 'kim has a reason'],
+    ]);
+    expect((await inspector.event((await found('never-waited')).id))!.pauses).toEqual([]);
+  });
+
   it('R25 forwards stored bytes to where the application opens the way, and notes where to', async () => {
     const sink = await FakeSink.start();
     try {

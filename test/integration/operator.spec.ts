@@ -412,6 +412,12 @@ describe('the operator', () => {
       );
     });
 
+    it('whole: the start of a value is refused, and not looked for as it stands', async () => {
+      await expect(inspector.events('data.customer:cus_1,cus_9*')).rejects.toThrow(
+        "data.customer: expected a whole value, such as data.customer:cus_9, received 'cus_1,cus_9*'",
+      );
+    });
+
     it('no more once it is erased', async () => {
       await app
         .get(Erasure)

@@ -3,22 +3,51 @@ import { duration } from '../format.ts';
 import type { Attempt, EventDetail, EventRow } from '../types.ts';
 import { Foreign, Moment, Panel } from './ui.tsx';
 
-/** Every attempt of an event's rows, and what people did to them, as it happened. Of rows without an attempt there is nothing to tell. */
+/** Every attempt of an event's rows, and what people did to them or paused, as it happened. Without any there is nothing to tell. */
 export function History({ event }: { event: EventDetail }) {
-  if (event.attempts.length === 0) return null;
   const rows = new Map(event.rows.map((row) => [row.id, row]));
+  const attempts = event.attempts.map((attempt) => ({
+    // One that runs comes last.
+    at: attempt.endedAt ?? '~',
+    entry: (
+      <Entry
+        key={`${attempt.outboxId} ${attempt.attempt} ${attempt.outcome} ${attempt.endedAt}`}
+        attempt={attempt}
+        row={rows.get(attempt.outboxId)}
+      />
+    ),
+  }));
+  const pauses = event.pauses.map((pause) => ({
+    at: pause.at,
+    entry: <Pause key={`${pause.target} ${pause.at}`} pause={pause} />,
+  }));
+  const entries = [...pauses, ...attempts].sort((one, other) =>
+    one.at < other.at ? -1 : +(one.at > other.at),
+  );
+  if (entries.length === 0) return null;
   return (
     <Panel title="History">
-      <ol class="timeline">
-        {event.attempts.map((attempt) => (
-          <Entry
-            key={`${attempt.outboxId} ${attempt.attempt} ${attempt.outcome} ${attempt.endedAt}`}
-            attempt={attempt}
-            row={rows.get(attempt.outboxId)}
-          />
-        ))}
-      </ol>
+      <ol class="timeline">{entries.map(({ entry }) => entry)}</ol>
     </Panel>
+  );
+}
+
+function Pause({ pause }: { pause: EventDetail['pauses'][number] }) {
+  return (
+    <li class="mute">
+      <div class="row">
+        <span class="row-main">
+          <strong>
+            <Foreign text={pause.target} />
+          </strong>{' '}
+          <Foreign text={pause.by} /> {pause.action}d it
+        </span>
+        <Moment at={pause.at} />
+      </div>
+      <p class="hint">
+        Why: <Foreign text={pause.why} />
+      </p>
+    </li>
   );
 }
 

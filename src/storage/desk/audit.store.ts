@@ -19,6 +19,16 @@ export interface AuditRow extends AuditEntry {
   readonly outcome: Readonly<Record<string, unknown>> | null;
 }
 
+/** A pause of a name, or its end. */
+export interface PauseAct {
+  readonly action: 'pause' | 'resume';
+  /** Such as 'handler stripe/Billing.paid'. */
+  readonly target: string;
+  readonly at: Date;
+  readonly by: string;
+  readonly why: string;
+}
+
 @Injectable()
 export class AuditStore {
   /** Writes the row before the deed. Returns its id. */
@@ -52,6 +62,16 @@ export class AuditStore {
     return new Map(rows.map(({ id, ...deed }) => [id, deed]));
   }
 
+  /** Pauses and their ends from `from` until `until`, and before them the pauses that held at `from`. */
+  async pauses(
+    manager: EntityManager,
+    targets: readonly string[],
+    from: Date,
+    until: Date,
+  ): Promise<PauseAct[]> {
+    return query(manager, PAUSES, [targets, from, until]);
+  }
+
   /** Rows that match, newest first, from before the row `before`. */
   async list(
     manager: EntityManager,
@@ -83,6 +103,15 @@ const LAST_DEEDS = `
 const LAST_ID = '9223372036854775807';
 /** Rows that one question looks at. */
 const SCAN = 50_000;
+const PAUSES = `
+  SELECT action, target, at, actor AS by, reason AS why
+    FROM (SELECT DISTINCT ON (a.target, since) a.*
+            FROM (SELECT * FROM webhook_audit ORDER BY webhook_audit.id DESC LIMIT ${SCAN}) a
+           CROSS JOIN LATERAL (SELECT CASE WHEN a.at < $2 THEN 0 ELSE a.id END AS since) s
+           WHERE a.action IN ('pause', 'resume') AND a.target = ANY($1::text[]) AND a.at <= $3
+             AND a.outcome ->> 'changed' = 'true'
+           ORDER BY a.target, since, a.id DESC) acts
+   WHERE at >= $2 OR action = 'pause' ORDER BY id LIMIT 200`;
 const COLUMNS = {
   by: textIs('a.actor'),
   action: textIs('a.action'),
