@@ -2,7 +2,15 @@ import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { Injectable, type CanActivate, type ExecutionContext, type INestApplication } from '@nestjs/common';
+import {
+  Injectable,
+  RequestMethod,
+  type CanActivate,
+  type ExecutionContext,
+  type INestApplication,
+  type Type,
+} from '@nestjs/common';
+import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
 import { Inbox } from '../../src/index.js';
 import {
   WebhooksDashboardModule,
@@ -10,6 +18,7 @@ import {
   type DashboardOptions,
 } from '../../src/dashboard/index.js';
 import { PERMISSION } from '../../src/dashboard/dashboard.actions.js';
+import { dashboardController } from '../../src/dashboard/dashboard.controller.js';
 import { ADAPTERS, createApplication, listen, until, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
@@ -122,6 +131,17 @@ it('the page says of kept headers that a signature may be among them', () => {
   );
   expect(texts.join('')).not.toMatch(/signature[^.]{0,40} never/i);
 });
+
+/** The controller's own list: a new route is in it. */
+function routesOf({ prototype }: Type<object>): { readonly path: string; readonly isPost: boolean }[] {
+  const names = Object.getOwnPropertyNames(prototype).filter((name) => name !== 'constructor');
+  const methods = names.map((name) => Reflect.get(prototype, name) as object);
+  return methods.flatMap((method) => {
+    const paths = Reflect.getMetadata(PATH_METADATA, method) as string | string[] | undefined;
+    const isPost = Reflect.getMetadata(METHOD_METADATA, method) === RequestMethod.POST;
+    return [paths ?? []].flat().map((path) => ({ path, isPost }));
+  });
+}
 
 describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
   let database: TestDatabase;
@@ -327,6 +347,19 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
       denied.add('view');
       for (const path of ['', '/api/meta', '/api/events', `/api/events/${id}`, '/api/dead'])
         expect((await ask(path)).status).toBe(403);
+    });
+
+    it('denies every route that there is to a person without a right, but for the page’s own files', async () => {
+      mayDo = () => false;
+      const routes = routesOf(dashboardController('desk', []));
+      expect(routes.length).toBeGreaterThan(7);
+      for (const { path, isPost } of routes) {
+        for (const action of path.includes(':action') ? Object.keys(PERMISSION) : ['']) {
+          const asked = path.replace(':action', action).replace(/:\w+/g, 'x').replace(/^\/?/, '/');
+          const { status } = isPost ? await act(asked.replace('/api/actions/', ''), {}) : await ask(asked);
+          expect([asked, status]).toEqual([asked, path === 'assets/:file' ? 404 : 403]);
+        }
+      }
     });
 
     describe('denies each action its own right, at its endpoint', () => {

@@ -249,6 +249,19 @@ describe('retention', () => {
     },
   );
 
+  it('stops between two batches when asked, and the next prune takes what is left', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 1_200, days: [11, 20] });
+    const controller = new AbortController();
+    const onProgress = (rows: number) => {
+      if (rows >= 500) controller.abort();
+    };
+    const report = await retention.prune({ signal: controller.signal, onProgress });
+    expect(report).toMatchObject({ ran: true, claims: 500 });
+    expect(await counts(database)).toMatchObject({ claims: 700, rows: 1_400 });
+    expect(await retention.prune()).toMatchObject({ ran: true, claims: 700 });
+  });
+
   it('is not held up by old events that are still unsettled, however many', async () => {
     const retention = await start({ claims: '10d', bodies: '5d' });
     await makePast(database, { source: 'awardee', events: 600, days: [21, 22], state: 'pending' });
