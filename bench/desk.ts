@@ -133,10 +133,10 @@ async function fill(): Promise<void> {
     );
   }
   const metrics = `unnest(ARRAY['deliveries', 'handled', 'duplicates', 'retried', 'dead', 'rejected:wrong-signature', 'ack:2', 'ack:5', 'ack:20', 'ack:100']) metric`;
-  // A day of every source, by ten minutes, and three days of three busy ones, by the minute.
+  // A day of every source, by ten minutes, and three days of three busy ones and of all together, by the minute.
   for (const [minutes, step, sources] of [
     [1_440, 10, SOURCES],
-    [3 * 1_440, 1, SOURCES.slice(0, 3)],
+    [3 * 1_440, 1, ['', ...SOURCES.slice(0, 3)]],
   ] as const)
     await query(
       `INSERT INTO webhook_stat
@@ -169,8 +169,8 @@ async function screens(): Promise<Record<string, readonly string[]>> {
     [Math.floor(CLAIMS / SOURCES.length / 2)],
   );
   const [group] = (await inspector.deadGroups()).groups;
-  const found = (list: string, filter: string, after = '') =>
-    `${list}?q=${encodeURIComponent(filter)}&after=${encodeURIComponent(after)}`;
+  const found = (list: string, filter: string, after?: string) =>
+    `${list}?${new URLSearchParams({ q: filter, ...(after && { after }) }).toString()}`;
   const second = async (filter: string) => {
     const { next } = await inspector.events(filter);
     return found('events', filter, next);

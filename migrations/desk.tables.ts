@@ -8,7 +8,7 @@ import { index, table } from './own.objects.js';
  * - `webhook_issue`: a person's word on a group of dead rows that died of one error.
  * - `webhook_alert`: what `onAlert` was told, for the page.
  * - `webhook_relay`: the running instances, by heartbeat; `lock_key` is the advisory lock by which others see that one lives.
- * - `webhook_stat`: counts for each minute, source and metric.
+ * - `webhook_stat`: counts for each minute, source and metric; of all sources together, under the source ''.
  * - `webhook_duplicate`: how often an event came again, and when last.
  * - `webhook_secret_use`: when each secret verified last, by fingerprint.
  * - `webhook_rejection`: samples of requests that were not believed, explained. `headers` and `body` only where
@@ -74,9 +74,11 @@ export const DESK_TABLES = [
     source text        NOT NULL,
     metric text        NOT NULL,
     value  bigint      NOT NULL,
-    PRIMARY KEY (minute, source, metric)
+    PRIMARY KEY (source, minute, metric)
   )`,
   ),
+  // For pruning: rows come in the order of their minutes.
+  index('webhook_stat_minute', `webhook_stat USING brin (minute)`),
   table(
     'webhook_duplicate',
     `(
