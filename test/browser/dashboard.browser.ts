@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { INestApplication } from '@nestjs/common';
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import { chromium, type Browser, type BrowserContext, type Page, type Request } from 'playwright-core';
 import { WebhooksDashboardModule } from '../../src/dashboard/index.js';
 import { Inbox, Operator } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
@@ -149,10 +149,12 @@ describe('the page in a browser', () => {
       INSERT INTO webhook_stat SELECT date_trunc('minute', now()) - m * interval '1 minute', s.source, s.metric,
              greatest(0, (s.base * (1 + 0.5 * sin(m / 7.0)) + (m * 7919 % 11) * s.base / 20))::bigint
         FROM generate_series(1, 59) m,
-             (VALUES ('stripe', 'deliveries', 140), ('stripe', 'handled', 120), ('stripe', 'duplicates', 14),
-                     ('stripe', 'ack:5', 120), ('stripe', 'ack:20', 18), ('stripe', 'ack:50', 2),
-                     ('awardee', 'rejected:wrong-signature', 3), ('awardee', 'retried', 5),
-                     ('', 'max:backlog-ms', 400)) AS s(source, metric, base)
+             (SELECT u.source, v.metric, v.base
+                FROM (VALUES ('stripe', 'deliveries', 140), ('stripe', 'handled', 120), ('stripe', 'duplicates', 14),
+                             ('stripe', 'ack:5', 120), ('stripe', 'ack:20', 18), ('stripe', 'ack:50', 2),
+                             ('awardee', 'rejected:wrong-signature', 3), ('awardee', 'retried', 5),
+                             ('', 'max:backlog-ms', 400)) AS v(source, metric, base),
+                     LATERAL (SELECT DISTINCT unnest(ARRAY[v.source, ''])) AS u(source)) AS s
           ON CONFLICT DO NOTHING`);
   }
 
@@ -317,6 +319,10 @@ describe('the page in a browser', () => {
     await page.getByRole('button', { name: 'Cancel for good' }).click();
     await page.getByText('1 cancelled.').waitFor();
     expect(await row()).toBe('cancelled');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    const history = page.locator('section', { has: page.getByRole('heading', { name: 'History' }) });
+    const entry = history.getByRole('listitem').filter({ hasText: 'effect mail' });
+    expect(await entry.innerText()).toMatch(/ann paused it[^]*Why: the mail server is down/);
     await app.get(Operator).resume('effect', 'mail', { by: 'ann', reason: 'it is back' });
   });
 
@@ -685,6 +691,77 @@ describe('the page in a browser', () => {
     await page.getByText('Times in UTC').waitFor();
     const title = await page.locator('tbody time').first().getAttribute('title');
     expect(title).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  });
+
+  it('draws a figure that stands alone as a point', async () => {
+    let alone: number | null = null;
+    await page.route('**/api/overview*', async (route) => {
+      const response = await route.fetch();
+      const data = (await response.json()) as { steps: object[] };
+      const steps = data.steps.map((step, nth) => ({
+        ...step,
+        ackP50: nth === 30 ? alone : null,
+        ackP99: null,
+      }));
+      await route.fulfill({ response, json: { ...data, steps } });
+    });
+    // Axes and grid are grey.
+    const coloured = () =>
+      page.evaluate<number>(`(() => {
+        const chart = [...document.querySelectorAll('.chart')].find((one) => one.textContent.includes('Time to an answer'));
+        const { width, height } = chart.querySelector('canvas');
+        const { data } = chart.querySelector('canvas').getContext('2d').getImageData(0, 0, width, height);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) {
+          const [red, green, blue, opacity] = data.subarray(at, at + 4);
+          if (opacity > 128 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) count += 1;
+        }
+        return count;
+      })()`);
+    await open('overview');
+    expect(await coloured()).toBe(0);
+    alone = 12;
+    await open('overview');
+    await until(async () => (await coloured()) > 0);
+    await page.unroute('**/api/overview*');
+  });
+
+  it('three operators who only look ask no more than three questions a second each', async () => {
+    const OPERATORS = 3;
+    const SECONDS = 10;
+    await newPage();
+    // Not one that any test may go on with: its time is not the machine's.
+    isPlain = false;
+    await context.clock.install();
+    const pages = [
+      page,
+      ...(await Promise.all(Array.from({ length: OPERATORS - 1 }, () => context.newPage()))),
+    ];
+    let [asked, pending] = [0, 0];
+    const isQuestion = (request: Request) => request.url().includes('/api/');
+    context.on('request', (request) => {
+      if (!isQuestion(request)) return;
+      asked += 1;
+      pending += 1;
+    });
+    const ended = (request: Request) => {
+      if (isQuestion(request)) pending -= 1;
+    };
+    context.on('requestfinished', ended);
+    context.on('requestfailed', ended);
+    for (const screen of SCREENS) {
+      for (const one of pages) {
+        await one.goto(`${url}?at-rest#/${screen}`);
+        await one.locator('h1').waitFor();
+      }
+      await until(() => pending === 0);
+      asked = 0;
+      for (let second = 0; second < SECONDS; second += 1) {
+        await Promise.all(pages.map((one) => one.clock.runFor(1_000)));
+        await until(() => pending === 0);
+      }
+      expect([screen, asked > 0, asked <= OPERATORS * SECONDS * 3]).toEqual([screen, true, true]);
+    }
   });
 
   it('marks a stretch of a chart, and shows its events', async () => {
