@@ -95,9 +95,9 @@ export async function refuseForeign(
   if (found.length === 0) return;
   const list = found.map(({ kind, name }) => `${kind} ${schema}.${name}`).join(', ');
   throw new ConfigurationError(
-    `The migration of nestjs-webhook-inbox has changed nothing: not of this package, but of a name that it uses: ${list}. ` +
+    `The migration of nestjs-webhook-inbox has changed nothing. Another program made these objects, which have names of this package: ${list}. ` +
       `Give the package a schema of its own: webhookInboxMigrations({ schema: 'webhooks' }) and ` +
-      `WebhooksModule.forRoot({ schema: 'webhooks', … }). An object of the package carries the comment '${MARK}'; where a restore ` +
+      `WebhooksModule.forRoot({ schema: 'webhooks', … }). An object of the package carries the comment '${MARK}'; if a restore ` +
       `has lost it, add it: COMMENT ON ${found[0]!.kind} … IS '${MARK}'`,
   );
 }

@@ -13,10 +13,13 @@ export interface CodeText {
 const MIN_WORDS = 4;
 const IS_SQL = /\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|ALTER|DROP|WITH|GRANT|RETURNING|SET LOCAL|FROM|WHERE)\b/;
 
+/** Files whose strings are lists and templates. */
+const NO_PROSE = /^(?:sources\/types\/|sources\/signing\/secret-check|schematics\/|storage\/.*\.sql)|\.tables\./;
+
 /** The texts of errors, log lines and screens below a folder: each string of several words that is no SQL. */
 export function codeTexts(folder: string): CodeText[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((name) => /\.tsx?$/.test(name))
+    .filter((name) => /\.tsx?$/.test(name) && !NO_PROSE.test(name))
     .toSorted()
     .flatMap((name) => textsOf(join(folder, name)));
 }

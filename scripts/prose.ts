@@ -4,39 +4,43 @@ import markdown from '@textlint/textlint-plugin-markdown';
 import type { AnyTxtNode } from '@textlint/ast-node-types';
 import type { TextlintRuleModule } from '@textlint/types';
 import { split } from 'sentence-splitter';
+import type { CodeText } from './code-texts.js';
 
 /** Longest sentence, in words. STYLE asks for about 20. */
 export const MAX_WORDS = 30;
 
 /** Turns of phrase that have to be read twice, each with the plain way to say it. */
 export const TURNS: readonly (readonly [RegExp, string])[] = [
-  [/\bwho(?:m)?ever\b/i, 'name the thing: the sender, the process, the operator'],
+  [/\b(?:who(?:m)?ever|whatever)\b/i, 'name the thing: the sender, the process, the operator'],
   [/\bof which\b/i, 'name the thing again, in a sentence of its own'],
   [/^What\b(?!.*\?)/, 'begin with the name of the thing'],
   [/^(?:Who|Those who)\b(?!.*\?)/, 'begin with the name of the person or the process'],
   [/[,;] (?:and )?(?:what|who) (?!\w+ to\b)/, 'name the thing or the person'],
-  [/\bnobody (?:knows|has)\b/i, "say which process does not have it: 'an unknown name'"],
+  [/\bnobody\b/i, "say which person or process: 'an unknown name'"],
+  [/\bwhat (?:came|comes|goes|runs|waits|waited|was|others)\b(?!.*\?)/i, 'name the thing that comes, runs or waits'],
+  [/\btold of\b/i, 'say which call or log line shows it'],
+  [/\b(?:can(?:not)?|could(?: not)?) be had\b/i, "say what failed: 'is not available', 'could not be loaded'"],
+  [/\b(?:is|are|that) none\b/i, "say what it is: 'without a valid Date'"],
   [/\bunset is\b/i, 'say what happens when the variable is not set'],
   [/\b(?:is|are|be) told\b/i, 'say who receives what: the alert fires, the provider gets 200'],
   [/^Told\b/, 'give the sentence a subject: the alert fires once'],
   [/\bhad so\b/i, 'say how to get it: inject it'],
   [/\b(?:hang|hangs|hung) on\b/i, "use 'depends on' or 'is derived from'"],
-  [/\bwhat others\b/i, 'name the others'],
   [/\blets? (?:it|them) be\b/i, 'say what the call does'],
   [/\bfell to half\b/i, 'say when the alert fires again'],
   [/\bstands? beside\b/i, 'say where the option is set'],
   [/\bis to (?!the\b)\w+/i, "use 'must' or the present tense"],
 ];
 
-/** Pages whose prose is checked: the README, what stands beside it, and every page of docs. */
+/** Pages whose prose is checked: the pages at the root, and every page of docs. */
 export function prosePages(): string[] {
   const docs = readdirSync('docs').filter((name) => name.endsWith('.md'));
-  return ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', ...docs.map((name) => `docs/${name}`)];
+  return ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', ...docs.map((name) => `docs/${name}`)];
 }
 
-/** Sections that programs write, by the comments around them, and the pages that are made whole. */
+/** Sections that programs write, by the comments around them, and pages that are made whole. Notes of providers are checked. */
 const MADE =
-  /<!-- (?:The table and the list are made|figures:|chaos|clocks|stops|promotions|attack|soak).*?-->[^]*?<!-- (?:End of what is made|end of figures|\/\w+)\.? -->/g;
+  /<!-- The table and the list are made.*?-->[^]*?(?=### Notes)|<!-- (?:figures:|tables:|chaos|clocks|stops|promotions|attack|soak|races|mutants).*?-->[^]*?<!-- (?:end of figures|end|\/\w+) -->/g;
 const MADE_PAGES = new Set(['docs/requirements.md']);
 
 /** The text with the sections that programs write emptied, line by line, so that places stay right. */
@@ -57,6 +61,13 @@ const rule: TextlintRuleModule = (context) => {
 function sentencesOf(text: string): string[] {
   const whole = text.replaceAll(/\s+/g, ' ').replaceAll(/\d+(?=\. \p{Lu})/gu, 'number');
   return split(whole).flatMap(({ type, raw }) => (type === 'Sentence' ? [raw] : []));
+}
+
+/** A text of the code: its parts between colons and semicolons count as sentences. */
+export function codeFaults({ file, line, text }: CodeText): string[] {
+  return sentencesOf(text.replaceAll(/`[^`]*`/g, 'code'))
+    .flatMap((sentence) => sentence.split(/[:;] /))
+    .flatMap((sentence) => faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}`));
 }
 
 function faultsOf(sentence: string): string[] {
@@ -82,7 +93,7 @@ const options: Pick<TextlintKernelOptions, 'ext' | 'plugins' | 'rules'> = {
   rules: [{ ruleId: 'plain-words', rule }],
 };
 
-/** What is to be said more plainly in a page, as `page:line: why`. */
+/** Sentences of a page that need plainer words, as `page:line: why`. */
 export async function proseFaults(page: string, text: string): Promise<string[]> {
   const { messages } = await new TextlintKernel().lintText(ownText(page, text), {
     ...options,

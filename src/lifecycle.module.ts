@@ -129,7 +129,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     if (jobs + deliveries === 0) return;
     const graceMs = relay === false || jobs === 0 ? undefined : relay.graceMs;
     const what =
-      graceMs === undefined ? 'deliveries wait for handlers' : `what runs has up to ${graceMs / 1000} s`;
+      graceMs === undefined ? 'deliveries wait for handlers' : `running work has up to ${graceMs / 1000} s`;
     this.logger.log(logLine(`draining: ${what}`, { jobs, deliveries, graceMs }));
   }
 

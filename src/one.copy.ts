@@ -50,7 +50,7 @@ function load(entry: string, { place }: Copy): object {
 function twoVersions(first: Copy, second: Copy): ConfigurationError {
   return new ConfigurationError(
     `two versions of nestjs-webhook-inbox are loaded in one process: ${from(first)} and ${from(second)}. ` +
-      `Handlers declared through one are unknown to the other. Install one version: npm ls nestjs-webhook-inbox shows which package asks for which`,
+      `Handlers declared through one are unknown to the other. Install one version: npm ls nestjs-webhook-inbox shows which package requires which version`,
   );
 }
 

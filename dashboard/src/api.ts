@@ -77,7 +77,7 @@ async function answered(response: Response): Promise<Response> {
   const { status } = response;
   const isOurs = response.headers.has('x-content-type-options') || status >= 400;
   if (response.type === 'opaqueredirect' || status === 401 || (response.ok && !isOurs))
-    throw new ApiError('signed-out', 'Your session ended. Sign in again; what you typed stays here.', status);
+    throw new ApiError('signed-out', 'Your session ended. Sign in again; your input stays here.', status);
   if (response.ok) return response;
   const told: { error?: string; message?: string } = await response.json().catch(() => ({}));
   const words = told.error ?? told.message ?? `The server answered ${status}.`;

@@ -88,7 +88,7 @@ function App() {
         <p class="side-foot">
           {meta.data && (
             <>
-              <span title="Stands in the audit">{meta.data.actor}</span>
+              <span title="Your name in the audit">{meta.data.actor}</span>
               {meta.data.readOnly && <span class="tag">read only</span>}
               {meta.data.unauthenticated && <span class="tag warn">no sign-in</span>}
             </>

@@ -106,7 +106,7 @@ async function within(
   const { app, dataSource } = options;
   if (app === undefined && dataSource === undefined && !process.env.DATABASE_URL)
     throw new UsageError(
-      'the tables are not named: expected --app dist/app.module.js#AppModule, or -d with a DataSource file, or DATABASE_URL',
+      'no database was given: expected --app dist/app.module.js#AppModule, -d with a DataSource file, or DATABASE_URL',
     );
   await load();
   // Nest and TypeORM are loaded here, and not for arguments that are wrong.
@@ -135,7 +135,7 @@ function placeOptions(): Option[] {
 function deedOptions(): Option[] {
   return [
     new Option('--by <name>', 'your name or address, for the audit').env('WEBHOOK_INBOX_BY'),
-    new Option('--reason <text>', 'why, for the audit'),
+    new Option('--reason <text>', 'the reason, for the audit'),
     new Option('--dry-run', 'show what would happen, and change nothing'),
   ];
 }
@@ -156,11 +156,11 @@ function checkDeed({ dryRun, by, reason }: DeedOptions): void {
 export function deciderOf({ by, reason }: DeedOptions): Decider {
   if (by === undefined || by.trim() === '')
     throw new UsageError(
-      '--by: expected your name or address, which stands in the audit, as in --by ann@example.com',
+      '--by: expected your name or address for the audit, as in --by ann@example.com',
     );
   if (reason === undefined || reason.trim() === '')
     throw new UsageError(
-      `--reason: expected why, which stands in the audit, as in --reason "mail server was down"`,
+      `--reason: expected a reason for the audit, as in --reason "mail server was down"`,
     );
   return { by, reason };
 }

@@ -47,6 +47,6 @@ export async function runAround<T>(
   if (running !== undefined) return running;
   throw new WebhookInboxError(
     'CONFIGURATION',
-    `\`around\` ended without having called \`run\` for ${info.name}, which was not run: call it once, and await it`,
+    `\`around\` ended without a call of \`run\`, so ${info.name} was not run: call \`run\` once, and await it`,
   );
 }

@@ -15,7 +15,7 @@ const said = (what: string) =>
 // Not strict: options of a replay carry more.
 const schema = z.object(
   { by: said('who asks'), reason: said('why') },
-  { error: `expected { by, reason }: who asks, and why` },
+  { error: `expected { by, reason }: a name, and the reason` },
 );
 
 /**

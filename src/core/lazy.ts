@@ -8,8 +8,8 @@ export class LazyResult extends PermanentError {
   /** @param kind with its article: 'a generator' */
   constructor(name: string, kind: string) {
     super(
-      `${name} returned ${kind}, so that its work may not have been done: expected a value, a promise or an Observable; ` +
-        `await the work in the method, and return the value that comes of it`,
+      `${name} returned ${kind}, so its work may not be done: expected a value, a promise or an Observable. ` +
+        `Await the work in the method, and return its result`,
     );
   }
 }

@@ -46,7 +46,7 @@ export class WebhooksDashboardModule implements OnApplicationBootstrap {
     if (this.options.unauthenticated) {
       this.logger.warn(
         logLine(
-          `the dashboard at '${this.options.path}' asks nobody who they are (allowUnauthenticated): for this machine only`,
+          `the dashboard at '${this.options.path}' has no guard (allowUnauthenticated): use it on this machine only`,
           {},
         ),
       );

@@ -132,7 +132,7 @@ export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
   if (guards.length === 0 && options.allowUnauthenticated !== true) {
     throw new ConfigurationError(
       `WebhooksDashboardModule options.guards: expected at least one guard of the application, received none. The dashboard shows ` +
-        `what your customers' providers send and can run it again. On a developer's own machine: allowUnauthenticated: true`,
+        `your customers' events and can run them again. On a developer's own machine: allowUnauthenticated: true`,
     );
   }
   return {

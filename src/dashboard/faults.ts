@@ -23,5 +23,5 @@ export function faultOf(error: unknown, logger: InboxLogger): [number, string] {
   if (sqlStateOf(error) === '57014')
     return [503, 'the question took longer than 2 s and was stopped: ask for less, with source: or after:'];
   if (sqlStateOf(error) === '42P01') return [503, 'tables are missing: run the migrations'];
-  return [500, 'that failed; the application’s log says why'];
+  return [500, 'the request failed; the application’s log has the reason'];
 }

@@ -13,7 +13,7 @@ const text = (max: number) =>
       error: 'expected text without NUL and without half characters',
     });
 const reason = text(1_000).refine((value) => value.trim() !== '', {
-  error: 'expected why: it stands in the audit',
+  error: 'expected a reason for the audit',
 });
 const uuid = z.uuid();
 const eventKey = z.strictObject({ source: text(64), tenant: text(255), eventId: text(255) });

@@ -60,6 +60,6 @@ export function checkedLookup(mayConnect: AddressRules, resolve: Resolve = resol
 function notPublic(host: string, address: string): DestinationRefused {
   return new DestinationRefused(
     `${headOf(host, 100)} leads to ${address}, which is no public address; ` +
-      `allow it by { allow: { privateAddresses: ['${address}'] } } if that is meant`,
+      `to allow it, give { allow: { privateAddresses: ['${address}'] } }`,
   );
 }

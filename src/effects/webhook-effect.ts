@@ -61,7 +61,7 @@ export async function webhookEffect(
     return await httpEffect({ url, headers: sent, body, timeout, allow, keyHeader: 'webhook-id' }, context);
   } catch (error) {
     if (!(error instanceof HttpFailure) || error.status !== 410) throw error;
-    throw new EndpointGone(`${error.message}: its owner wants no webhooks any more`, { cause: error });
+    throw new EndpointGone(`${error.message}: the endpoint wants no more webhooks`, { cause: error });
   }
 }
 

@@ -93,7 +93,7 @@ export class BackfillExplorer {
     check(optionsSchema, options, at);
     const other = this.bySource.get(source);
     if (other !== undefined) {
-      const remedy = 'One method lists all events of a source: put the two together';
+      const remedy = 'One method lists all events of a source: merge the two';
       throw foundTwice(`source '${source}' has two lists of events`, other.origin, origin, remedy);
     }
     refuseScoped(wrapper, at);

@@ -18,7 +18,7 @@ export class ClassNames {
   check(className: string, at: string): void {
     if (ANONYMOUS.test(className)) {
       throw new ConfigurationError(
-        `${at} is in a class without a name of its own, on which the name of its rows would hang: give the decorator a \`name\``,
+        `${at} is in a class without a name, and the name of its rows is derived from it: give the decorator a \`name\``,
       );
     }
     if (SHORT.test(className)) this.doubtful.add(className);
@@ -31,7 +31,7 @@ export class ClassNames {
   tell(): void {
     if (this.doubtful.size === 0) return;
     const text =
-      'names of classes look as if a bundler had made them, and the names of their handlers hang on them: the next build may give a ' +
+      'names of classes look as if a bundler made them, and handler names are derived from them: the next build may give a ' +
       'pending row to another handler. Give each @OnWebhook and @UseWebhook a `name`, or keep class names in the bundle';
     this.logger.warn(logLine(text, { classes: this.doubts.join(', ') }));
   }

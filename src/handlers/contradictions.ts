@@ -33,13 +33,13 @@ export function refuseContradictions(source: Source, options: HandlerOptions, at
   // The lease of a delivery is as long as its answer may wait, and is not renewed, as the relay's are.
   if (now !== undefined && timeoutMs > source.ackTimeoutMs) {
     throw new ConfigurationError(
-      `${at}: ${now} has the answer wait for the handler; expected a timeout of at most the source's ackTimeout ` +
+      `${at}: with ${now} the answer waits for the handler; expected a timeout of at most the source's ackTimeout ` +
         `(${source.ackTimeoutMs} ms), received ${timeoutMs} ms: shorten it, raise ackTimeout, or leave the handler to the relay`,
     );
   }
   if (options.onDead !== undefined && options.key === undefined) {
     throw new ConfigurationError(
-      `${at}: 'onDead' says what becomes of a key; expected 'key' beside it, received none`,
+      `${at}: 'onDead' needs a key; expected 'key', received none`,
     );
   }
 }
@@ -56,7 +56,7 @@ export function refuseForgottenKeys(effect: Effect, at: string): void {
   }
   if (horizonMs > effect.keyRetentionMs) {
     throw new ConfigurationError(
-      `${at}: its ${maxAttempts} attempts may last longer than the ${effect.keyRetentionMs / 3_600_000} h for which the other side ` +
+      `${at}: its ${maxAttempts} attempts may last longer than the ${effect.keyRetentionMs / 3_600_000} h for which the other service ` +
         `remembers the key (keyRetention); expected fewer attempts, a smaller retry.cap, or a longer keyRetention`,
     );
   }

@@ -36,14 +36,14 @@ export class DecoratedProviders {
 export function refuseScoped(wrapper: InstanceWrapper, where: string): void {
   if (wrapper.scope === Scope.TRANSIENT || wrapper.isTransient) {
     throw new ConfigurationError(
-      `${where} is in a class of Scope.TRANSIENT, of which everyone who injects it has an instance of their own, and the relay none. ` +
-        'Make the class a singleton; what it injects may be transient.',
+      `${where} is in a class of Scope.TRANSIENT: each class that injects it has its own instance, and the relay has none. ` +
+        'Make the class a singleton; it may inject transient providers.',
     );
   }
   if (wrapper.isDependencyTreeStatic()) return;
   throw new ConfigurationError(
-    `${where} is in a request-scoped class, and no request is there when the relay runs it. ` +
-      `Make the class and what it injects singletons; the event carries what the request told.`,
+    `${where} is in a request-scoped class, and the relay has no request. ` +
+      `Make the class and its dependencies singletons; the event has the request's body and headers.`,
   );
 }
 

@@ -54,7 +54,7 @@ export class HandlerExplorer {
     refuseScoped(wrapper, where);
     if (writtenAs(code) === 'generator') {
       throw new ConfigurationError(
-        `${where} is a generator, whose code nobody would run: expected a method that returns a value, a promise or an Observable; ` +
+        `${where} is a generator, whose code would never run: expected a method that returns a value, a promise or an Observable; ` +
           'remove the `*` and await in it',
       );
     }

@@ -123,8 +123,8 @@ export class HandlerRegistry {
   checkFilled(): void {
     if (this.filled) return;
     throw new ConfigurationError(
-      'The application is not initialised, so that its handlers are not known yet: `await app.init()` (or `app.listen(…)`) first. ' +
-        'Of a testing module that is `await moduleRef.createNestApplication().init()`, or `await moduleRef.init()` without HTTP',
+      'The application is not initialised, so its handlers are not known yet. Call `await app.init()` (or `app.listen(…)`) first. ' +
+        'With a testing module, call `await moduleRef.createNestApplication().init()`, or `await moduleRef.init()` without HTTP',
     );
   }
 
@@ -230,7 +230,7 @@ export class HandlerRegistry {
     }
     if (taken === work) {
       throw new ConfigurationError(
-        `${at}: expected former names in \`was\`, each once, received '${name}', which it has already`,
+        `${at}: expected former names in \`was\`, each once, received '${name}' twice`,
       );
     }
     if (taken !== undefined) {
@@ -238,7 +238,7 @@ export class HandlerRegistry {
         `'${name}' is registered twice`,
         taken.origin,
         work.origin,
-        'Names of handlers, former ones too, are unique for a source, and those of effects for an application: give one another name',
+        'Names of handlers, former ones too, are unique for a source, and names of effects for an application: rename one of them',
       );
     }
   }

@@ -24,7 +24,7 @@ export function foundTwice(what: string, first: Origin, second: Origin, remedy: 
   return new ConfigurationError(
     `${what}: ${places}. ` +
       (isOne
-        ? 'Provide the class once, in one module only, and export it there for those who inject it'
+        ? 'Provide the class in one module only, and export it there'
         : remedy),
   );
 }

@@ -40,7 +40,7 @@ export class PassedOver {
     const where = `${target.constructor.name}.${String(name)}`;
     const why =
       Reflect.get(target, name) === method
-        ? 'a decorator above @OnWebhook, @OnEffect or @BackfillSource has put another function in its place: write ours on top'
+        ? 'a decorator above @OnWebhook, @OnEffect or @BackfillSource has replaced the method: put the decorator of this package on top'
         : `${prototype.constructor.name} overrides it without the decorator: repeat the decorator there, or remove the method`;
     this.logger.warn(logLine(`${where} is not registered: ${why}`, {}));
   }
@@ -50,8 +50,8 @@ export class PassedOver {
     for (const target of targets) told.add(target);
     const classes = targets.map((target) => target.constructor.name || 'an anonymous class').join(', ');
     const text =
-      'handlers or effects are not registered, since no module that is there at boot provides their class: name it among ' +
-      `\`providers\`; a module that is loaded lazily comes too late`;
+      'handlers or effects are not registered, since no module provides their class at boot: add it to ' +
+      '`providers`; a module that is loaded lazily is too late';
     this.logger.warn(logLine(text, { classes }));
   }
 
@@ -74,7 +74,7 @@ export class PassedOver {
 
   private tellLate(module: string, prototype: object): void {
     const text =
-      'handlers or effects are not registered, since their module was loaded after the boot: import it in a module that is there then';
+      'handlers or effects are not registered, since their module was loaded after the boot: import it in a module that is loaded at boot';
     this.logger.warn(logLine(text, { module, class: prototype.constructor.name }));
   }
 }

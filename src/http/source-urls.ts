@@ -59,8 +59,8 @@ export class SourceUrls {
     const all = [...handlers, ...routes];
     if (all.length > 0) return `runs ${listed(all, MAX_HANDLERS)}`;
     return (
-      `nothing takes its events: each is kept as skipped. Expected a class with @OnWebhook('${source}', …) among the providers of a ` +
-      `module, in each process that receives: what an event is owed is decided there`
+      `it has no handler: each event is kept as skipped. Expected a class with @OnWebhook('${source}', …) among the providers of a ` +
+      `module, in each process that receives: the receiver makes the rows of an event`
     );
   }
 
@@ -83,8 +83,8 @@ export class SourceUrls {
     this.logger.warn(
       oneSource(
         source,
-        `has handlers and a route with @UseWebhook: what comes to ${own.join(' and ')} runs the handlers and never the route, what comes ` +
-          `to ${routes.join(' and ')} runs both. Set one URL at the provider: the route's`,
+        `has handlers and a route with @UseWebhook: an event at ${own.join(' and ')} runs the handlers and never the route, an event ` +
+          `at ${routes.join(' and ')} runs both. Set one URL at the provider: the route's`,
       ),
     );
   }

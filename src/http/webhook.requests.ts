@@ -83,7 +83,7 @@ export class WebhookRequests {
     if (line === undefined) return;
     this.logger.error(
       logLine(
-        'the raw bytes of a webhook are gone: something read the request before this module. Remove the body parser that was ' +
+        'the raw bytes of a webhook are gone: another parser read the request before this module. Remove the body parser that was ' +
           'installed on the HTTP server before NestFactory.create, or create the application with { rawBody: true }',
         { source: source.name, ...line },
       ),
@@ -94,7 +94,7 @@ export class WebhookRequests {
 function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers }: IncomingMessage): string {
   if (status === ANSWERS.tooLarge.status) {
     const length = headers['content-length'] === undefined ? '' : `, received ${headers['content-length']}`;
-    return `expected a body of at most ${maxBytes} bytes, unpacked, as maxBytes has it${length}`;
+    return `expected a body of at most ${maxBytes} bytes, unpacked (maxBytes)${length}`;
   }
   if (status === ANSWERS.unsupportedEncoding.status) {
     const encoding = headers['content-encoding'] ?? '';
@@ -102,10 +102,11 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
       return `expected a body packed by ${encoding}, as content-encoding says, received one that cannot be unpacked`;
     const expected =
       encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
-    return `expected ${expected}, as encodings has it, received content-encoding ${toldEncoding(encoding)}`;
+    return `expected ${expected} (encodings), received content-encoding ${toldEncoding(encoding)}`;
   }
   return (
-    'the body came too slowly for bodyTimeout, or there is no room for it at the moment: bodies in memory use up byteBudget, ' +
-    'or the part of it that this source has while others wait'
+    'the body was slower than bodyTimeout, or there is no room for it now: bodies in memory use the whole byteBudget, ' +
+    "or this source's share of it"
+
   );
 }

@@ -209,7 +209,7 @@ export class Claimer {
   private notNoted(claims: readonly Claim[], error: unknown): void {
     for (const { event } of claims.filter((claim) => claim.event.others.length > 0)) {
       const { source, tenant, eventId } = event;
-      const text = `other bytes of the same delivery were not noted: ${storeErrorText(error)}`;
+      const text = `other bytes of the same delivery were not recorded: ${storeErrorText(error)}`;
       this.logger.warn(logLine(text, { source, tenant, event: eventId }));
     }
   }

@@ -130,7 +130,7 @@ async function secretsOf(
 function unknownSecret(source: Source): SignatureRejection {
   return new SignatureRejection(
     'unusable-key',
-    `the secrets function of source '${source.name}' knows no secret for this request`,
+    `the secrets function of source '${source.name}' returned no secret for this request`,
   );
 }
 

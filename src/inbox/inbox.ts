@@ -93,7 +93,7 @@ export class Inbox {
     if (error instanceof SignatureRejection) return this.refused(source, error, request);
     // Anyone can have a secrets function asked, and so make it fail.
     const line = this.lines.next(source.name);
-    const text = `the secrets could not be had, or a handshake failed: ${errorText(error)}`;
+    const text = `the secrets could not be loaded, or a handshake failed: ${errorText(error)}`;
     if (line !== undefined) this.logger.error(logLine(text, { source: source.name, ...line }));
     return ANSWERS.unavailable;
   }

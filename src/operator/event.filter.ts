@@ -18,7 +18,7 @@ const HINTS = {
   tenant: 'a tenant: tenant:acme',
   by: 'a person: by:ann@example.com',
   action: 'an action: action:revive',
-  target: 'text of what was acted on: target:evt_1',
+  target: 'text of the target: target:evt_1',
   why: 'text of the reason that was given: why:deploy',
   after: 'since: after:2h, after:2026-08-01, after:2026-08-01T09:00Z',
   before: 'until: before:30m, before:2026-08-01',
@@ -137,7 +137,7 @@ function keyOf(word: string, list: FilteredList): { key: Key; not: boolean; valu
   // Ids may hold colons themselves: only what looks like a key is taken for one.
   if (!/^[a-z]{1,12}$/.test(name)) return { key: plain, not: false, value: word };
   throw new InputRefused(
-    `unknown key '${name}' (to look for it as it stands write ${plain}:"${word}")${didYouMean(name, known)}`,
+    `unknown key '${name}' (to search for this text write ${plain}:"${word}")${didYouMean(name, known)}`,
   );
 }
 
@@ -147,7 +147,7 @@ function payloadTest(word: string, paths: readonly string[]): Test | undefined {
   if (path === undefined || paths.length === 0) return undefined;
   if (!paths.includes(path))
     throw new InputRefused(
-      `no source has '${path}' among its searchPaths (to look for it as it stands write id:"${word}")${didYouMean(path, paths)}`,
+      `no source has '${path}' among its searchPaths (to search for this text write id:"${word}")${didYouMean(path, paths)}`,
     );
   const values = text!.split(',').filter((one) => one !== '');
   // By its start a value would not be found in the order of the list: each page would read and sort all that begin so.

@@ -54,8 +54,8 @@ export class FormerSources {
     if (sources.length === 0) return;
     const until =
       this.options.retention === false
-        ? 'retention is off, so that their claims stay'
-        : `their claims are deleted when nothing has come for ${Math.round(this.ageMs / DAY_MS)} days (retention.formerSources)`;
+        ? 'retention is off, so their claims stay'
+        : `their claims are deleted when no event has come for ${Math.round(this.ageMs / DAY_MS)} days (retention.formerSources)`;
     this.logger.warn(
       logLine(`sources are stored and not configured: ${until}`, { sources: sources.join(', ') }),
     );

@@ -109,7 +109,7 @@ export class Operator {
   }
 
   /**
-   * @param refire names of effects that are to happen once more although they are done
+   * @param refire names of effects to call once more although they are done
    * @param newEffects what becomes of effects that a handler which was done for an event enqueues for the first time
    */
   async replay(

@@ -131,7 +131,7 @@ export class Pauses {
     if (kind === 'source' && this.options.sources.size > 0) knownSource(this.options, name);
     if (kind === 'handler' && this.registry.handlers().size > 0) this.registry.knownHandler(name);
     if (kind === 'effect' && this.registry.effects().size > 0) this.registry.knownEffect(name);
-    const hint = didYouMean(name, elsewhere) || ': none that was seen within the hour has told its names';
+    const hint = didYouMean(name, elsewhere) || ': no instance of the last hour has reported its names';
     throw new WebhookInboxError(UNKNOWN[kind], `No instance has the ${kind} '${name}'${hint}`);
   }
 

@@ -38,9 +38,9 @@ export interface RowProgress {
   readonly error: string | null;
 }
 
-const NO_ROW = 'there is no such row: retention may have taken it';
+const NO_ROW = 'there is no such row: retention may have deleted it';
 const WHY_NOT: Readonly<Record<Exclude<OutboxState, 'dead'>, string>> = {
-  pending: 'it is pending: its next attempt is owed already',
+  pending: 'it is pending: its next attempt comes without a revival',
   done: 'it is done: replay its event to run it again',
   superseded: 'it is superseded by a newer event: replay its event to run it again',
   parked: 'it is parked: decide whether its effect happened',

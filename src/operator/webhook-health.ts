@@ -86,7 +86,7 @@ export class WebhookHealth {
     const silentMs = this.loop.silentMs;
     const allowedMs = relay.pollMs + msOf(relaySilence);
     const faults =
-      silentMs > allowedMs ? [`the relay has not looked at the outbox for ${Math.round(silentMs)} ms`] : [];
+      silentMs > allowedMs ? [`the relay has not polled the outbox for ${Math.round(silentMs)} ms`] : [];
     return { faults, details: { relay: faults.length === 0 ? 'up' : 'down' } };
   }
 }

@@ -22,7 +22,7 @@ export class HostTimers {
     } catch (error) {
       throw new ConfigurationError(
         `WebhooksModule needs the application's scheduler: expected ScheduleModule.forRoot() among the imports of the root module, ` +
-          `found none. It is not imported here, since a second one fires every cron of the application twice.`,
+          `found none. This package does not import it: a second one would fire every cron of the application twice.`,
         { cause: error },
       );
     }

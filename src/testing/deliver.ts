@@ -28,7 +28,7 @@ export interface TestEvent {
 const eventSchema = z.object({
   id: z.string({ error: "expected the provider's id of the event, as text" }),
   type: z.string({ error: "expected the type of the event, such as 'invoice.paid'" }),
-  payload: z.custom(isJson, { error: 'expected what the provider would send: anything that JSON can hold' }),
+  payload: z.custom(isJson, { error: 'expected a payload that JSON can hold' }),
   occurredAt: z
     .custom<Date>((value) => types.isDate(value) && !Number.isNaN(value.getTime()), {
       error: "expected a Date, such as new Date('2026-11-30T12:00:00Z')",

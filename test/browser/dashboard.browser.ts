@@ -353,7 +353,7 @@ describe('the page in a browser', () => {
     expect(await axe()).toEqual([]);
     await shot('erase');
     await erase.click();
-    await page.getByText('Sent before, so that others hold it: mail.').waitFor();
+    await page.getByText('Sent before, so other services have it: mail.').waitFor();
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
     await page.getByText('The body was removed').waitFor();
   });

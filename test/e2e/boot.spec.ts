@@ -48,7 +48,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
   it.each([
     [
       undefined,
-      /expected TypeOrmModule\.forRoot\(\{ type: 'postgres', … \}\).*found none\. Of one that has a name, give it/,
+      /expected TypeOrmModule\.forRoot\(\{ type: 'postgres', … \}\).*found none\. Give the name of a named one/,
     ],
     [
       'second',
@@ -144,7 +144,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         two() {}
       }
       await expect(startWith(Twice)).rejects.toThrow(
-        /^'awardee\/paid' is registered twice: Twice\.one @OnWebhook\('awardee'\) in AppModule and Twice\.two @OnWebhook\('awardee'\) in AppModule\..*give one another name$/,
+        /^'awardee\/paid' is registered twice: Twice\.one @OnWebhook\('awardee'\) in AppModule and Twice\.two @OnWebhook\('awardee'\) in AppModule\..*rename one of them$/,
       );
     });
 
@@ -185,7 +185,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
       class Two {}
       await expect(start({ imports: [One, Two] })).rejects.toThrow(
         "'awardee/Shared.handle' is registered twice: Shared.handle @OnWebhook('awardee') in One and " +
-          "Shared.handle @OnWebhook('awardee') in Two. Provide the class once, in one module only, and export it there",
+          "Shared.handle @OnWebhook('awardee') in Two. Provide the class in one module only, and export it there",
       );
     });
 
@@ -199,7 +199,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         return Billing;
       };
       await expect(startWith(billing(), billing())).rejects.toThrow(
-        /Billing\.handle @OnWebhook\('awardee'\) in AppModule\. Names of handlers.*give one another name$/,
+        /Billing\.handle @OnWebhook\('awardee'\) in AppModule\. Names of handlers.*rename one of them$/,
       );
     });
 

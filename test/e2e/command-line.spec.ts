@@ -100,7 +100,7 @@ describe('the command line', () => {
       ['no place', ['status'], /expected --app .* or -d .* or DATABASE_URL/],
       ['no application', ['replay', '--all', ...ANN], /replay needs the application's handlers.*--app/],
       ['no name for the audit', ['pause', 'source', 'stripe', '--reason', 'x'], /--by: expected your name/],
-      ['no reason for the audit', ['pause', 'source', 'stripe', '--by', 'ann'], /--reason: expected why/],
+      ['no reason for the audit', ['pause', 'source', 'stripe', '--by', 'ann'], /--reason: expected a reason/],
       ['a DataSource file that is not there', ['status', '-d', 'no-such.ts'], /received 'no-such.ts'/],
       [
         'a module file that is not there',
@@ -506,7 +506,7 @@ describe('the command line', () => {
       const pooler = await TransactionPooler.start(database.url);
       try {
         const ran = await line.run(['doctor', '--json', '--app', line.app], { DATABASE_URL: pooler.url });
-        expect(ran.out).toContain('a pooler in transaction mode stands before the database');
+        expect(ran.out).toContain('the connection leads through a pooler in transaction mode');
       } finally {
         await pooler.stop();
       }

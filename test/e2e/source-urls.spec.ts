@@ -131,9 +131,9 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
   it('boot warns of a source that is served and has nothing to take its events', async () => {
     await start({ controllers: [Billing] });
     expect(warnings).toEqual([
-      "source 'awardee' is served at https://<your host>/webhooks/awardee; nothing takes its events: each is kept as skipped. " +
-        "Expected a class with @OnWebhook('awardee', …) among the providers of a module, in each process that receives: what an " +
-        'event is owed is decided there',
+      "source 'awardee' is served at https://<your host>/webhooks/awardee; it has no handler: each event is kept as skipped. " +
+        "Expected a class with @OnWebhook('awardee', …) among the providers of a module, in each process that receives: the " +
+        'receiver makes the rows of an event',
     ]);
   });
 
@@ -161,7 +161,7 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
     const webhooks = WebhooksModule.forRoot({ sources, controller: false });
     await start({}, undefined, webhooks);
     expect(told('is served at no URL: it is for Inbox.receive(…)')).toHaveLength(2);
-    expect(told('nothing takes its events')).toHaveLength(2);
+    expect(told('it has no handler')).toHaveLength(2);
     expect(warnings).toEqual([]);
   });
 

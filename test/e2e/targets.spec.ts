@@ -246,7 +246,7 @@ describe.each(ADAPTERS)('log lines that anyone can cause on %s', (adapter) => {
 
   it('secrets that cannot be had: one line in a minute', async () => {
     const lines = await counted({}, (origin) => often(origin, ['/webhooks/tenants']));
-    expect(lines).toEqual([expect.stringContaining('the secrets could not be had')]);
+    expect(lines).toEqual([expect.stringContaining('the secrets could not be loaded')]);
   });
 
   it('a guard that refuses: counted, and one line in a minute', async () => {

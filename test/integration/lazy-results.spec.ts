@@ -350,6 +350,6 @@ describe('A5 at boot', () => {
     OnWebhook('awardee', '*', { name: 'odd' })(Odd.prototype, 'method', descriptor);
     const starting = startInbox({ providers: [Odd] });
     await expect(starting).rejects.toThrow(ConfigurationError);
-    await expect(starting).rejects.toThrow(/Odd\.method is a generator, whose code nobody would run/);
+    await expect(starting).rejects.toThrow(/Odd\.method is a generator, whose code would never run/);
   });
 });

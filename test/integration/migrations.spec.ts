@@ -215,7 +215,7 @@ describe('objects of the application that have a name of ours', () => {
       const before = await database.query(IN_APP);
       for (const way of ['up', 'down'] as const)
         await expect(new Migration!()[way](runner)).rejects.toThrow(
-          new RegExp(`of a name that it uses: ${kind} app\\.${name}(?:, |\\. ).*schema: 'webhooks'`),
+          new RegExp(`names of this package: ${kind} app\\.${name}(?:, |\\. ).*schema: 'webhooks'`),
         );
       expect(await database.query(IN_APP)).toEqual(before);
     };

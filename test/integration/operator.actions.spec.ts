@@ -433,7 +433,7 @@ describe('what a person does', () => {
     it.each(Object.keys(deeds))('is told what %s expects', async (name) => {
       const deed = deeds[name]!;
       await expect(deed(undefined as never)).rejects.toEqual(
-        refusal('decider: expected { by, reason }: who asks, and why, received undefined'),
+        refusal('decider: expected { by, reason }: a name, and the reason, received undefined'),
       );
       await expect(deed({ by: 'ann' } as never)).rejects.toEqual(
         refusal('decider.reason: expected text: why, received undefined'),

@@ -408,7 +408,7 @@ describe('the operator', () => {
 
     it('and says which paths there are', async () => {
       await expect(inspector.events('data.costumer:cus_9')).rejects.toThrow(
-        "no source has 'data.costumer' among its searchPaths (to look for it as it stands write id:\"data.costumer:cus_9\"); did you mean 'data.customer'?",
+        "no source has 'data.costumer' among its searchPaths (to search for this text write id:\"data.costumer:cus_9\"); did you mean 'data.customer'?",
       );
     });
 

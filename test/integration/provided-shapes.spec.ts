@@ -161,7 +161,7 @@ describe('A8 methods that are not found are told', () => {
     const told = lines.filter((line) => line.includes('not registered')).join('\n');
     expect(told).toMatch(/Replaced\.handle is not registered: a decorator above/);
     expect(told).toMatch(/Base\.handle is not registered: Overriding overrides it without the decorator/);
-    expect(told).toMatch(/no module that is there at boot provides their class.*NotProvided.*LazyHandlers/);
+    expect(told).toMatch(/no module provides their class at boot.*NotProvided.*LazyHandlers/);
     expect(told).not.toMatch(/Copied|kept/);
     expect(inbox!.app.get(HandlerRegistry).effect('kept')).toBeDefined();
     expect(NotProvided).toBeDefined();
@@ -192,7 +192,7 @@ describe('A7 who a handler is', () => {
   ])('a class of the name %j is %s', (name, verdict) => {
     const names = new ClassNames();
     const check = () => names.check(name, 'here');
-    if (verdict === 'refused') return expect(check).toThrow(/without a name of its own/);
+    if (verdict === 'refused') return expect(check).toThrow(/in a class without a name/);
     check();
     expect(names.doubts).toEqual(verdict === 'doubtful' ? [name] : []);
   });
@@ -208,7 +208,7 @@ describe('A7 who a handler is', () => {
     expect(lines.filter((line) => line.includes('bundler'))).toEqual([expect.stringMatching(/classes=Xy$/)]);
     await inbox!.stop();
     inbox = undefined;
-    await refused([named('', {})], /without a name of its own/);
+    await refused([named('', {})], /in a class without a name/);
   });
 
   it('a row whose type its handler does not take is kept, told after an hour, and run by a build that takes it', async () => {

@@ -119,8 +119,8 @@ describe('R29 a handler that queries past its transaction', () => {
     ])('boot says so, and what to set (NODE_ENV: %j)', async (environment, text) => {
       await start(environment);
       expect(told()).toEqual([
-        `${text}: handlers that query past their transaction are not told of. Set NODE_ENV=development (or test) where you develop: ` +
-          'such a write throws then, and such a read warns',
+        `${text}: queries past a handler's transaction are not detected. Set NODE_ENV=development (or test) on your own machine: ` +
+          'then such a write throws, and such a read warns',
       ]);
     });
 

@@ -50,17 +50,17 @@ describe('wrong options stop the boot with their path, what was expected, and wh
     [
       'a provider’s name for a source',
       () => ({ sources: { acme: 'stripe' } }),
-      "sources.acme: expected what stripe({ … }), hmac({ … }) or another source function returns, received 'stripe'",
+      "sources.acme: expected the result of stripe({ … }), hmac({ … }) or another source function, received 'stripe'",
     ],
     [
       'a source function that was not called',
       () => ({ sources: { acme: stripe } }),
-      'sources.acme: expected what stripe({ … }), hmac({ … }) or another source function returns, received a function',
+      'sources.acme: expected the result of stripe({ … }), hmac({ … }) or another source function, received a function',
     ],
     [
       'a source whose provider is none',
       () => ({ sources: { acme: { provider: {}, secrets: [AWARDEE_SECRET] } } }),
-      'sources.acme.provider: expected what stripe({ … }), hmac({ … }) or another source function returns, received an object',
+      'sources.acme.provider: expected the result of stripe({ … }), hmac({ … }) or another source function, received an object',
     ],
     [
       'relay: true',

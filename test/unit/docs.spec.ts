@@ -18,6 +18,7 @@ const read = (file: string) => readFileSync(file, 'utf8');
 const manifest = JSON.parse(read('package.json')) as Manifest;
 const PAGES = [
   'README.md',
+  'CHANGELOG.md',
   'CONTRIBUTING.md',
   'SECURITY.md',
   ...readdirSync('docs')
@@ -180,7 +181,9 @@ describe('the docs', () => {
   it.each([
     ['Whoever floods leaves room for the rest.', 'Whoever'],
     ['What was leased ahead of a pause does not begin after it.', 'What'],
-    ['A name that nobody knows is refused.', 'nobody knows'],
+    ['A name that nobody knows is refused.', 'nobody'],
+    ['It runs whatever the state is.', 'whatever'],
+    ['The relay stops what runs.', 'what runs'],
     ['Told once, and again when it is worse.', 'Told'],
     ['The alert comes again only after it fell to half.', 'fell to half'],
     ['Every service above is had so, or injected.', 'had so'],

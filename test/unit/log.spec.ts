@@ -68,7 +68,7 @@ describe('an error as text', () => {
   });
 
   it.each<[string, unknown, string]>([
-    ['an object without a prototype', Object.create(null), 'something thrown that cannot be told as text'],
+    ['an object without a prototype', Object.create(null), 'a thrown value that cannot be shown as text'],
     ['a message that is no text', Object.assign(new Error(), { message: { a: 1 } }), '[object Object]'],
     ['a message that is not there', Object.assign(new Error(), { message: undefined }), 'undefined'],
     ['a symbol', Symbol('a'), 'non-Error thrown: Symbol(a)'],
@@ -152,7 +152,7 @@ const beginningOf = (text: string) =>
 /** Lines that are about no single event: where they are, and the beginning of their text or its name in the code. */
 const OF_NO_EVENT: readonly string[] = [
   'core/telemetry/alerts.ts: onAlert failed: …',
-  "dashboard/dashboard.module.ts: the dashboard at '…' asks nobody who the",
+  "dashboard/dashboard.module.ts: the dashboard at '…' has no guard (allow",
   'dashboard/faults.ts: the dashboard failed: …',
   'handlers/class-names.ts: text',
   'handlers/passed-over.ts: … is not registered: …',
@@ -161,10 +161,10 @@ const OF_NO_EVENT: readonly string[] = [
   'http/answer.writer.ts: text',
   'http/direct/direct.route.ts: text',
   "http/source-urls.ts: source '…' …",
-  'http/webhook.requests.ts: the raw bytes of a webhook are gone: som',
+  'http/webhook.requests.ts: the raw bytes of a webhook are gone: ano',
   'inbox/catch-up/backfills.ts: backfill ended',
   'inbox/catch-up/backfills.ts: not backfilled: …',
-  'inbox/catch-up/gap.finder.ts: gaps could not be looked for: …',
+  'inbox/catch-up/gap.finder.ts: the search for gaps failed: …',
   'inbox/catch-up/record.reconciler.ts: text',
   'inbox/catch-up/startup.reconciler.ts: reconciled',
   'inbox/catch-up/startup.reconciler.ts: reconciliation failed: …',
@@ -192,18 +192,18 @@ const OF_NO_EVENT: readonly string[] = [
   'outbox/relay/rounds.ts: leases are not renewed yet',
   'outbox/relay/rounds.ts: leases could not be renewed: …',
   'outbox/relay/rounds.ts: leases could not be given back: …',
-  'outbox/relay/turns.ts: tenants wait behind a backlog: …',
+  'outbox/relay/turns.ts: tenants behind a backlog could not be br',
   'outbox/runs/dead-letters.ts: dead letters could not be counted: …',
   'outbox/runs/destinations.ts: destination works again',
   'outbox/takeover/takeover.ts: text',
-  'outbox/takeover/takeover.ts: takeover does not work, so that leases h',
+  'outbox/takeover/takeover.ts: takeover does not work, so work waits fo',
   'outbox/takeover/takeover.ts: text',
   'outbox/wake/notifier.ts: text',
   'outbox/wake/wake.listener.ts: LISTEN is down; polling until it is back',
   'outbox/wake/wake.listener.ts: LISTEN succeeded, but notifications do n',
   'storage/desk/audit.ts: audit row without its outcome: …',
-  'storage/postgres/host-transaction.ts: after a COMMIT, and without effect on it',
-  'storage/postgres/one-message.ts: something around the pg client copies qu',
+  'storage/postgres/host-transaction.ts: failed after a COMMIT, without effect on',
+  'storage/postgres/one-message.ts: an instrumentation of the pg client copi',
   'storage/postgres/stray-queries.ts: unwatched(NODE_ENV)',
   'storage/postgres/stray-queries.ts: a handler reads past its transaction, an',
 ];

@@ -104,7 +104,7 @@ export function ActDialog(props: {
             )}
             <div class="prose">{props.children}</div>
             <label>
-              Why? <span class="faint">stands in the audit</span>
+              Why? <span class="faint">for the audit</span>
               <input
                 value={reason}
                 maxLength={500}
@@ -143,7 +143,7 @@ export function ActDialog(props: {
             <p role="status">
               {done} of {total}
             </p>
-            {leaving && <p role="alert">It is under way. Stop after the part that runs now?</p>}
+            {leaving && <p role="alert">It is running. Stop after the current part?</p>}
             <div class="dialog-actions">
               <button type="button" onClick={() => ((stop.current = true), setLeaving(false))}>
                 Stop
@@ -179,7 +179,7 @@ function failedText(error: unknown, done: number, total: number): string {
   const text = error instanceof Error ? error.message : String(error);
   return done === 0
     ? text
-    : `${done} of ${total} done, then: ${text} What is done stays done; go on with the rest.`;
+    : `${done} of ${total} done, then: ${text} The finished part stays done; continue with the rest.`;
 }
 
 /**

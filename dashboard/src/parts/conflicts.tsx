@@ -28,7 +28,7 @@ export function Conflicts(props: { event: EventDetail; onCompare: (conflict: Con
               <button type="button" onClick={() => props.onCompare(conflict)}>
                 Compare the bodies
               </button>
-              <span class="faint"> leaves a line in the audit</span>
+              <span class="faint"> the audit records it</span>
             </p>
           )}
         </div>

@@ -11,10 +11,10 @@ interface Decided {
 
 const WHY: Record<string, string> = {
   'in-doubt':
-    'It was begun, and nobody knows whether it happened: another attempt may do it twice. Look at the other side, then say:',
+    'It was begun, and its end is unknown: another attempt may do it twice. Check the other service, then choose:',
   'key-expired':
-    'The other side may have forgotten the key: another attempt may do it twice. Look there, then say:',
-  'by-person': 'A person parked it before its next attempt. Say how it goes on:',
+    'The other service may have forgotten the key: another attempt may do it twice. Check there, then choose:',
+  'by-person': 'A person parked it before its next attempt. Choose how it continues:',
 };
 
 /** A person's word on parked rows. */

@@ -11,7 +11,7 @@ const PLACEHOLDERS: Record<FilteredList, string> = {
   effects: 'effect:mail state:dead,parked attempts:>3 — or an id',
   dead: 'handler:stripe/* error:timeout — or text of an error',
   rejections: 'source:stripe reason:wrong-signature — or text of the explanation',
-  audit: 'by:ann@example.com action:revive — or what was acted on',
+  audit: 'by:ann@example.com action:revive — or text of the target',
 };
 const LABELS: Record<FilteredList, string> = {
   events: 'events',

@@ -70,8 +70,8 @@ export function ForwardDialog(props: {
       }}
     >
       <p>
-        The stored bytes and headers are sent to another address; nothing changes here. People who read them
-        there read what is hidden here.
+        The stored bytes and headers are sent to another address; nothing changes here. Hidden content can
+        be read there.
       </p>
       <label>
         URL
@@ -102,7 +102,7 @@ export function ForwardDialog(props: {
       {body !== undefined && (
         <label>
           The copy{' '}
-          <span class="faint">what came stays as it is; the audit says that the copy was edited</span>
+          <span class="faint">the stored body does not change; the audit says that the copy was edited</span>
           <textarea rows={10} value={body} onInput={(event) => setBody(event.currentTarget.value)} />
         </label>
       )}

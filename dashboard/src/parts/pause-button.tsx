@@ -6,8 +6,8 @@ import { ActDialog } from './act-dialog.tsx';
 import { State } from './ui.tsx';
 
 const WAITS = {
-  source: 'Events are still taken in; their handlers wait. Effects that were enqueued go on.',
-  handler: 'Events are still taken in; its runs wait.',
+  source: 'Events are still received; their handlers wait. Enqueued effects go on.',
+  handler: 'Events are still received; its runs wait.',
   effect: 'It is still enqueued; its calls wait.',
 } as const;
 
@@ -47,7 +47,7 @@ export function PauseButton({ kind, name }: { kind: keyof typeof WAITS; name: st
             return pause ? 'Resumed.' : 'Paused.';
           }}
         >
-          <p>{pause ? 'What waited is run now.' : WAITS[kind]}</p>
+          <p>{pause ? 'Waiting work runs now.' : WAITS[kind]}</p>
         </ActDialog>
       )}
     </span>

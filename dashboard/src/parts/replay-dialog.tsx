@@ -42,7 +42,7 @@ export function ReplayDialog(props: {
     return (
       <Dialog title="Replay" onClose={() => props.onClose(false)}>
         <div class="dialog-body">
-          {error ? <Fault error={error} /> : <p role="status">Looking what would run…</p>}
+          {error ? <Fault error={error} /> : <p role="status">Finding the rows that would run…</p>}
         </div>
       </Dialog>
     );
@@ -69,7 +69,7 @@ export function ReplayDialog(props: {
         return `${plural(replayed, 'event')} replayed${refused > 0 ? `, ${count(refused)} refused` : ''}.`;
       }}
     >
-      <p>Handlers run again, those that were added since too. Effects that are done stay done.</p>
+      <p>Handlers run again, also those added since. Effects that are done stay done.</p>
       {error && <Fault error={error} />}
       <Plans plans={plans} />
       <AllowNew plans={plans} allowed={newEffects === 'allow'} onChange={setNewEffects} />

@@ -53,7 +53,7 @@ export function ReviveDialog(props: {
 function Preview({ ids }: { ids: string[] }) {
   const preview = useQuery(`revive ${ids.join()}`, () => api.previewRevive(ids), undefined, true);
   if (preview.error) return <Fault error={preview.error} />;
-  if (preview.data === undefined) return <p role="status">Looking what would run…</p>;
+  if (preview.data === undefined) return <p role="status">Finding the rows that would run…</p>;
   const { run, staysDone, notDead } = preview.data;
   return (
     <div class="preview" tabIndex={0} role="region" aria-label="What would run">
@@ -107,9 +107,9 @@ export function CancelDialog(props: {
       }}
     >
       <p>
-        {effects.length === 1 ? 'It is' : 'They are'} not called any more. Attempts that were made are not
-        undone, and an effect that runs or has begun goes on. The key stays taken, so that the application
-        needs another one to enqueue the effect again.
+        {effects.length === 1 ? 'It is' : 'They are'} not called any more. Earlier attempts are not undone,
+        and an effect that has begun goes on. The key stays taken: the application needs another key to enqueue
+        the effect again.
       </p>
     </ActDialog>
   );
@@ -131,8 +131,8 @@ export function GiveUpDialog({ ids, onClose }: { ids: readonly string[]; onClose
       }}
     >
       <p>
-        They stay dead, with their error: no redelivery starts them again, and what waits behind them in the
-        order of a key goes on. You can still revive or replay them.
+        They stay dead, with their error: no redelivery starts them again, and rows behind them in the order of a
+        key go on. You can still revive or replay them.
       </p>
     </ActDialog>
   );

@@ -43,7 +43,7 @@ function GroupList({ route }: { route: Route }) {
   );
   return (
     <>
-      <PageHead title="Dead letters" hint="What will not be tried again without you, grouped by its error" />
+      <PageHead title="Dead letters" hint="Rows that no retry runs, grouped by their error" />
       <FilterBox list="dead" value={q} onChange={(value) => (location.hash = href('dead', { q: value }))} />
       <Hints of={pages.last?.hints} />
       <Paged
@@ -225,8 +225,8 @@ function Group({ fingerprint }: { fingerprint: string }) {
             {doing === 'resolved'
               ? 'It opens again by itself when another row dies of this error.'
               : doing === 'acknowledged'
-                ? 'Others see that someone is at it.'
-                : 'Nobody is at it any more.'}
+                ? 'Others see that a person works on it.'
+                : 'No person works on it any more.'}
           </p>
         </ActDialog>
       )}

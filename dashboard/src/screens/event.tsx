@@ -191,8 +191,8 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
         }}
       >
         <p>
-          Body, headers and payloads are removed and what is unsettled is cancelled. The id stays, so that the
-          event is not taken for a new one. This cannot be undone.
+          Body, headers and payloads are removed, and pending work is cancelled. The id stays, so a redelivery is a
+          duplicate. This cannot be undone.
         </p>
       </ActDialog>
     );
@@ -208,7 +208,7 @@ function erased({ outcome, cancelled, possiblySent, sent }: ErasureReport): stri
   return [
     'Erased.',
     cancelled.length > 0 && `Cancelled: ${names(cancelled)}.`,
-    sent.length > 0 && `Sent before, so that others hold it: ${names(sent)}.`,
+    sent.length > 0 && `Sent before, so other services have it: ${names(sent)}.`,
     possiblySent.length > 0 && `Possibly sent: ${names(possiblySent)}.`,
   ]
     .filter(Boolean)
@@ -389,7 +389,7 @@ function Body({ event }: { event: EventDetail }) {
               Show the body
             </button>
           )}
-          {canReveal && <span class="faint"> leaves a line in the audit</span>}
+          {canReveal && <span class="faint"> the audit records it</span>}
         </Empty>
       ) : (
         <ContentView content={shown} label="Body of the event" />

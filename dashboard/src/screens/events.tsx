@@ -119,8 +119,7 @@ function Nothing({ q, searchedTo }: { q: string; searchedTo: string | undefined 
   if (q === '')
     return (
       <Empty title="No events yet">
-        Post a signed webhook to <code>/webhooks/:source</code>; requests that are not believed are under
-        Rejections.
+        Post a signed webhook to <code>/webhooks/:source</code>; rejected requests are under Rejections.
       </Empty>
     );
   return <Empty title="No event matches">An id and a type may end in *.</Empty>;

@@ -59,7 +59,7 @@ export function Sources({ route }: { route: Route }) {
                       <Foreign text={name} />
                     </span>
                   ))}
-                  . Retention deletes what is kept of them.
+                  . Retention deletes their claims.
                 </p>
               </Panel>
             )}
@@ -111,7 +111,7 @@ function GapsButton({ source }: { source: string }) {
             return `The provider lists ${plural(seen, 'event')}; ${count(claimed)} had never arrived, and are claimed now.`;
           }}
         >
-          <p>The provider's own list is read, and what no webhook has brought is claimed and handled.</p>
+          <p>Reads the provider's own list, and claims and handles the events that no webhook has brought.</p>
         </ActDialog>
       )}
     </>
@@ -176,7 +176,7 @@ function SourceFacts({ source }: { source: Source }) {
       <h3>Handlers</h3>
       {source.handlers.length === 0 ? (
         <p class="hint">
-          None: events are kept, and a handler that is added later can be given them by a replay.
+          None: events are kept. Add a handler, then replay them.
         </p>
       ) : (
         <ul class="rows">

@@ -317,7 +317,7 @@ function sentence({ kind, facts }: Alert): string {
     case 'future-time':
       return 'An event’s time is more than a day ahead';
     case 'missing-rows':
-      return 'An event has fewer rows than it is owed';
+      return 'An event has fewer rows than it should';
     case 'manager-misused':
       return 'A handler used its manager after it had ended';
     default:

@@ -36,7 +36,7 @@ export function Rejections({ route }: { route: Route }) {
     <>
       <PageHead
         title="Rejections"
-        hint="Samples of requests that were not believed, with what most likely is wrong"
+        hint="Samples of rejected requests, with the most likely cause"
       >
         {canVerify && (
           <button type="button" class="primary" onClick={() => setVerifying(true)}>
@@ -97,8 +97,7 @@ export function Rejections({ route }: { route: Route }) {
           }}
         >
           <p>
-            With today’s secrets, judged as of their arrival. What is right now becomes an event; the rest
-            stays here.
+            With today’s secrets, as of their arrival. A right request becomes an event; the others stay here.
           </p>
         </ActDialog>
       )}

@@ -5,7 +5,7 @@ import { EXIT } from '../terminal/exit.js';
 export const backfill: Definition<{ readonly since: Date }> = {
   usage: 'backfill <source>',
   about:
-    "Claims what the provider's own list of events has and no webhook has brought. Safe to stop and to run again.",
+    "Claims events of the provider's own list that no webhook has brought. You can stop it and run it again.",
   needs: { application: "the method with @BackfillSource, and the source's handlers" },
   writes: true,
   options: [
@@ -31,7 +31,7 @@ export const backfill: Definition<{ readonly since: Date }> = {
         [[seen, claimed, known, tooOld, unusable]],
       );
       if (signal.aborted)
-        out.line('Stopped between two events. Run it again: events that were claimed are known then.');
+        out.line('Stopped between two events. Run it again: claimed events are duplicates.');
     });
     return signal.aborted ? EXIT.interrupted : undefined;
   },

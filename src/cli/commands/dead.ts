@@ -63,7 +63,7 @@ const chosenOptions = (): Option[] => [
 
 export const revive: Definition<Chosen> = {
   usage: 'revive [row...]',
-  about: 'Gives dead rows new attempts, under the ids and keys they had.',
+  about: 'Gives dead rows new attempts, under their old ids and keys.',
   needs: 'tables',
   writes: true,
   options: chosenOptions(),
@@ -77,7 +77,7 @@ export const revive: Definition<Chosen> = {
 
 export const giveUp: Definition<Chosen> = {
   usage: 'give-up [row...]',
-  about: 'Lets dead rows be, for good: they hold their order key no longer, and no redelivery revives them.',
+  about: 'Leaves dead rows dead for good: they release their order key, and no redelivery revives them.',
   needs: 'tables',
   writes: true,
   options: chosenOptions(),
@@ -103,7 +103,7 @@ async function chosen(
   const [named = []] = args as [string[]?];
   const given = [named.length > 0, group !== undefined, every === true].filter(Boolean).length;
   if (given !== 1)
-    throw new UsageError('expected ids of rows, or --group with a group of `dead`, or --all: one of these');
+    throw new UsageError('expected one of these: ids of rows, --group with a group of `dead`, or --all');
   if (named.length > 0) return named;
   const groups = group === undefined ? await groupNames(session) : [group];
   const ids: string[] = [];

@@ -8,7 +8,7 @@ const ORDER: readonly Level[] = ['error', 'warning', 'hint'];
 
 export const doctor: Definition<{ readonly strict?: boolean }> = {
   usage: 'doctor',
-  about: 'Looks for what goes wrong in real set-ups, each with its remedy. Changes nothing.',
+  about: 'Looks for common faults, and names the remedy of each. Changes nothing.',
   needs: { application: 'the sources, handlers and windows of the application' },
   http: true,
   options: [new Option('--strict', 'exit with 5 for warnings too')],

@@ -7,7 +7,7 @@ const OWED = new Set(['pending', 'parked', 'dead']);
 export const erase: Definition<{ readonly source?: string; readonly tenant?: string }> = {
   usage: 'erase <event>',
   about:
-    "Removes an event's content for good, and cancels what is owed for it. A tombstone stays, so that a redelivery is a duplicate.",
+    "Removes an event's content for good, and cancels its pending work. A redelivery is still a duplicate.",
   needs: 'tables',
   writes: true,
   options: namingOptions(),
@@ -32,8 +32,8 @@ export const erase: Definition<{ readonly source?: string; readonly tenant?: str
       );
       if (report.cancelled.length > 0) out.line(`Cancelled: ${names(report.cancelled)}.`);
       if (report.possiblySent.length > 0)
-        out.line(`The outside world may hold it: ${names(report.possiblySent)} had begun.`);
-      if (report.sent.length > 0) out.line(`The outside world holds it: ${names(report.sent)}.`);
+        out.line(`Other services may have the content: ${names(report.possiblySent)} had begun.`);
+      if (report.sent.length > 0) out.line(`Other services have the content: ${names(report.sent)}.`);
     });
     return report.outcome === 'erased' ? undefined : EXIT.nothing;
   },

@@ -15,7 +15,7 @@ export const events: Definition<{ readonly limit: number; readonly after?: strin
   needs: 'tables',
   options: [
     new Option('--limit <n>', 'events of a page').argParser(count).default(50),
-    new Option('--after <cursor>', 'go on behind the page before, by its cursor'),
+    new Option('--after <cursor>', 'the next page, by the cursor of the last one'),
   ],
   run: async ({ session, out }, { limit, after }, ...args) => {
     const [words = []] = args as unknown[] as [string[]?];
@@ -66,7 +66,7 @@ export async function eventNamed(
   );
   const [only, ...others] = found;
   if (only === undefined)
-    throw new Ended(EXIT.nothing, `there is no event '${id}': retention may have taken it, or it never came`);
+    throw new Ended(EXIT.nothing, `there is no event '${id}': it never arrived, or retention has deleted it`);
   if (others.length === 0) return only;
   const names = found.map((one) => `${one.source}${one.tenant && ` / ${one.tenant}`} (${one.id})`).join(', ');
   throw new UsageError(
@@ -82,10 +82,10 @@ export const show: Definition<Naming & { readonly body?: boolean }> = {
     ...namingOptions(),
     new Option(
       '--body',
-      'print the stored body as well; the audit notes that, so that --by and --reason are required',
+      'print the stored body too; the audit records it, so --by and --reason are required',
     ),
     new Option('--by <name>', 'your name or address, for the audit').env('WEBHOOK_INBOX_BY'),
-    new Option('--reason <text>', 'why, for the audit'),
+    new Option('--reason <text>', 'the reason, for the audit'),
   ],
   run: async ({ session, out }, options, ...args) => {
     const [id] = args as unknown[] as [string];

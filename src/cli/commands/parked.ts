@@ -8,7 +8,7 @@ export const park: Definition<{ readonly after?: string }> = {
   alias: 'parked',
   about: 'Lists parked effects: each waits until a person decides whether it happened.',
   needs: 'tables',
-  options: [new Option('--after <cursor>', 'go on behind the page before, by its cursor')],
+  options: [new Option('--after <cursor>', 'the next page, by the cursor of the last one')],
   run: async ({ session, out }, { after }) => {
     const page = await session.inspector.effects('state:parked', after);
     out.answer(page, () => {
@@ -34,8 +34,8 @@ export const park: Definition<{ readonly after?: string }> = {
 
 const MEANING: Readonly<Record<ParkedDecision, string>> = {
   done: 'counts as done: it did happen',
-  retry: 'runs again under its key: it may happen twice where its sink does not know the key',
-  dead: 'is dead: it did not happen, and is not to',
+  retry: 'runs again under its key: it may happen twice at a service that ignores the key',
+  dead: 'is dead: it did not happen, and no retry runs it',
 };
 
 export const decide: Definition<object> = {
@@ -77,7 +77,7 @@ export const decide: Definition<object> = {
 
 export const cancel: Definition<object> = {
   usage: 'cancel',
-  about: 'Calls an effect back that has not begun. Its key stays taken.',
+  about: 'Cancels an effect that has not begun. Its key stays taken.',
   needs: 'tables',
   writes: true,
   args: [new Argument('<row>', 'id of the row, as `show` lists it')],

@@ -21,7 +21,7 @@ export const pause: Definition<object> = {
 
 export const resume: Definition<object> = {
   usage: 'resume',
-  about: 'Ends a pause, or calls a destination again that has failed too often.',
+  about: 'Ends a pause, or resumes a destination that has failed too often.',
   needs: 'tables',
   writes: true,
   args: named([...KINDS, 'destination']),

@@ -3,7 +3,7 @@ import { EXIT } from '../terminal/exit.js';
 
 export const prune: Definition<object> = {
   usage: 'prune',
-  about: 'Deletes and empties what is older than the windows of its source, as the nightly round does.',
+  about: 'Deletes old claims, bodies and effects by the windows of their source, as the nightly run does.',
   needs: { application: "the retention windows of the application's sources" },
   writes: true,
   run: async ({ session, out, signal }, { dryRun, ...deed }) => {

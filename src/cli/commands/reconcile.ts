@@ -4,7 +4,7 @@ import { EXIT } from '../terminal/exit.js';
 export const reconcile: Definition<object> = {
   usage: 'reconcile',
   about:
-    'Adds runs that a rolling deploy has left out, and looks for missing business records. One instance at a time does it.',
+    'Adds runs that a rolling deploy has missed, and finds missing business records. One instance at a time runs it.',
   needs: { application: "the application's handlers and their business records" },
   writes: true,
   run: async ({ session, out, signal }, { dryRun, ...deed }) => {

@@ -35,16 +35,16 @@ export const replay: Definition<ReplayOptions> = {
     new Option('--state <state>', 'events in a state').choices(EVENT_STATES),
     new Option('--from <time>', 'received since: 2h (ago), 2026-08-01, 2026-08-01T09:00Z').argParser(moment),
     new Option('--to <time>', 'received until').argParser(moment),
-    new Option('--limit <n>', 'at most so many; 1000 unless given').argParser(count),
+    new Option('--limit <n>', 'at most so many events; default: 1000').argParser(count),
     new Option('--all', 'every event'),
-    new Option('--refire <effects>', 'effects that are to happen once more although they are done').argParser(
+    new Option('--refire <effects>', 'effects to call once more although they are done').argParser(
       list,
     ),
     new Option('--new-effects <policy>', 'effects that a handler enqueues for the first time')
       .choices(['refuse', 'allow'])
       .default('refuse'),
     new Option('--per-second <n>', 'at most so many events a second').argParser(count),
-    new Option('--id <id>', 'go on with a replay that was interrupted, by its id'),
+    new Option('--id <id>', 'continue an interrupted replay, by its id'),
   ],
   run: async (task, options, ...args) => {
     const [named = []] = args as unknown[] as [string[]?];
@@ -108,7 +108,7 @@ async function run(
       `${report.replayed} events replayed, ${report.skipped} taken before, ${report.refused.length} refused.`,
     );
     if (report.refused.length > 0) listPlans(out, report.refused);
-    if (signal.aborted) out.line(`Go on where it stopped: the same command with --id ${report.id}`);
+    if (signal.aborted) out.line(`To continue, run the same command with --id ${report.id}`);
   });
   if (signal.aborted) return EXIT.interrupted;
   if (report.refused.length > 0) return EXIT.partly;

@@ -27,9 +27,9 @@ export const send: Definition<SendOptions> = {
   about: 'Signs an event as the provider does, sends it to the running application, and explains the answer.',
   needs: { application: "the source's scheme and its secrets" },
   options: [
-    new Option('--type <type>', "the event's type; the provider's commonest unless given"),
-    new Option('--id <id>', "the event's id; a new one unless given"),
-    new Option('--file <file>', 'the body; a sample of the provider unless given'),
+    new Option('--type <type>', "the event's type; default: the provider's commonest"),
+    new Option('--id <id>', "the event's id; default: a new one"),
+    new Option('--file <file>', 'the body; default: a sample of the provider'),
     new Option('--times <n>', 'send the same request so many times').argParser(count).default(1),
     new Option('--tamper', 'change a byte after signing: the answer must be 401'),
     new Option('--skew <time>', 'sign a time so long ago, such as 1h').argParser(duration),

@@ -16,7 +16,7 @@ const COUNTS = [
 
 export const status: Definition<{ readonly range: Range }> = {
   usage: 'status',
-  about: 'How much is owed, what runs, what is paused, and what came in the last hour or day.',
+  about: 'Shows pending work, instances, pauses, and the counts of the last hour or day.',
   needs: 'tables',
   options: [new Option('--range <range>', 'counts of the last').choices(['hour', 'day']).default('hour')],
   run: async ({ session, out }, { range }) => {

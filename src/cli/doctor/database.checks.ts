@@ -31,7 +31,7 @@ export const clockCheck: Check = {
     return [
       warning(
         `the clocks of this machine and of the database differ by ${span(skewMs)}`,
-        'have both set by NTP: a signed time is held to the clock of the process that receives it',
+        'synchronise both with NTP: the receiving process compares a signed time with its own clock',
       ),
     ];
   },
@@ -48,14 +48,14 @@ export const poolerCheck: Check = {
         ? []
         : [
             warning(
-              'a pooler in transaction mode stands before the database: LISTEN is lost behind it, and relays poll',
-              "give the relay an address past the pooler: relay: { listen: { url: 'postgres://…' } }, or relay: { listen: false }",
+              'the connection leads through a pooler in transaction mode: LISTEN does not work, and relays poll',
+              "give the relay a direct address: relay: { listen: { url: 'postgres://…' } }, or relay: { listen: false }",
             ),
           ]),
       ...(options.preparedStatements
         ? [
             hint(
-              'a pooler in transaction mode stands before the database: statements are prepared only where it keeps them apart',
+              'the connection leads through a pooler in transaction mode, which may not support prepared statements',
               'set preparedStatements: false where the pooler has no support for them, such as pgbouncer before 1.21',
             ),
           ]
@@ -91,7 +91,7 @@ export const snapshotCheck: Check = {
     const { pid, application, state, ageMs } = oldest;
     return [
       warning(
-        `a transaction of '${application}' (pid ${pid}, ${state}) has been open for ${span(ageMs)}: no vacuum removes what has ended since`,
+        `a transaction of '${application}' (pid ${pid}, ${state}) has been open for ${span(ageMs)}: vacuum removes no row that ended since`,
         `end it, or SELECT pg_terminate_backend(${pid}); set idle_in_transaction_session_timeout for the role of that application`,
       ),
     ];

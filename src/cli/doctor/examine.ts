@@ -36,7 +36,7 @@ async function examined(check: Check, patient: Patient): Promise<Found[]> {
   try {
     return (await check.run(patient)).map((finding) => ({ check: check.name, ...finding }));
   } catch (thrown) {
-    const remedy = 'mend what the other checks find first; then run doctor again';
+    const remedy = 'mend the findings of the other checks; then run doctor again';
     return [{ check: check.name, ...warning(`could not be checked: ${errorText(thrown)}`, remedy) }];
   }
 }

@@ -16,7 +16,7 @@ export const retentionCheck: Check = {
       ...short.map(({ name, provider, retentionMs }) =>
         error(
           `source '${name}' keeps claims for ${span(retentionMs)}, and ${provider.name} may send an event again for ${span(longestMs(provider))}`,
-          `raise retention of the source: an event that comes after its claim has gone is handled again`,
+          `raise retention of the source: once its claim is deleted, a redelivered event is handled again`,
         ),
       ),
       ...(options.retention === false
@@ -71,12 +71,12 @@ export const cautionsCheck: Check = {
         ? []
         : [
             warning(
-              `nothing takes the events of source '${source.name}': each is kept as skipped`,
+              `no handler takes the events of source '${source.name}': each is kept as skipped`,
               `list a class with @OnWebhook('${source.name}', …) among the providers of a module`,
             ),
           ];
       return [
-        ...cautions(source, { waits, routes }).map((text) => warning(text, 'as the text says')),
+        ...cautions(source, { waits, routes }).map((text) => warning(text, 'do as the warning says')),
         ...untaken,
       ];
     });

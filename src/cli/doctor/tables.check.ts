@@ -61,8 +61,8 @@ function differences(
       ? []
       : [
           warning(
-            `otherwise than this version makes them in schema '${schema}': ${listed(drifted)}`,
-            `${MIGRATE}. Where they have run, someone has changed these objects: compare them with npx webhook-inbox migrate-sql`,
+            `different from this version in schema '${schema}': ${listed(drifted)}`,
+            `${MIGRATE}. If they have run, these objects were changed later: compare them with npx webhook-inbox migrate-sql`,
           ),
         ]),
   ];

@@ -113,7 +113,7 @@ export const leftoversCheck: Check = {
       ...former.map((source) =>
         warning(
           `events of source '${source}' are stored, and no instance has configured it`,
-          `configure it again, or leave it: retention.formerSources says when they go`,
+          `configure it again, or leave it: they are deleted after retention.formerSources`,
         ),
       ),
     ];

@@ -15,7 +15,7 @@ export const wayCheck: Check = {
         ? [
             hint(
               `claims are made in TypeORM's own transactions, which costs round trips: ${why}`,
-              "leave it where the application needs it; otherwise remove that, or set claims: 'message'",
+              "keep it if the application needs it; otherwise remove it, or set claims: 'message'",
             ),
           ]
         : []),
@@ -23,8 +23,8 @@ export const wayCheck: Check = {
         ? []
         : [
             hint(
-              `webhooks take the long way through the application's pipeline: ${obstacles.join('; ')}`,
-              'leave it where webhooks need it; otherwise bind it to the routes that do, instead of globally',
+              `webhooks go through the application's pipeline, which is slower: ${obstacles.join('; ')}`,
+              'keep it if webhooks need it; otherwise bind it to its routes, instead of globally',
             ),
           ]),
     ];

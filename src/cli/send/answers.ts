@@ -83,7 +83,7 @@ function causeOf(error: unknown): string {
 
 const MEANING: Readonly<Record<number, string>> = {
   400: 'verified, and its event id cannot be used: it is missing, blank, or not text',
-  401: 'not believed: another secret, other bytes than those that were signed, another URL, or a time outside the window',
+  401: 'the signature is wrong: another secret, changed bytes, another URL, or a time outside the window',
   404: 'no such path or source there: look at the path, at a global prefix, and at the name of the source',
   405: 'the source takes another method',
   413: "larger than the source's maxBytes",
@@ -94,13 +94,13 @@ const MEANING: Readonly<Record<number, string>> = {
 
 /** What an answer says, in a sentence. */
 export function explained({ status, body }: Received, { provider }: Source): string {
-  if (status === undefined) return 'nothing answers there: is the application running, and is --url right?';
+  if (status === undefined) return 'no server answers there: is the application running, and is --url right?';
   if (status >= 200 && status < 300) {
     if (body.includes('"duplicate"')) return 'known before: nothing runs again';
     if (body.includes('"ok"') || provider.ack !== undefined) return 'claimed and committed: its handlers run';
-    return 'accepted, but not by this module: something in front of it has answered';
+    return 'accepted, but not by this module: a guard, a middleware or a proxy has answered';
   }
-  return MEANING[status] ?? 'not an answer of this module: something in front of it has answered';
+  return MEANING[status] ?? 'not an answer of this module: a guard, a middleware or a proxy has answered';
 }
 
 /** Why the running application refused a request, as it has written down; undefined where it has written nothing. */

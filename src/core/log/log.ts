@@ -99,7 +99,7 @@ function wholeText(error: unknown): string {
     return toldText(error);
   } catch {
     // `throw Object.create(null)`, or a getter that throws: the failure is to be recorded all the same.
-    return 'something thrown that cannot be told as text';
+    return 'a thrown value that cannot be shown as text';
   }
 }
 

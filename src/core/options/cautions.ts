@@ -1,7 +1,7 @@
 import { retryWindowMs, type Source } from './resolve-source.js';
 
 const WHILE_DOWN =
-  'What it sends while this application is down comes again only if a person has it sent, or by @BackfillSource';
+  'Deliveries that it sends while this application is down come again only if a person resends them, or @BackfillSource lists them';
 
 /**
  * What may be meant, but is a mistake more often; told at boot.
@@ -19,14 +19,14 @@ export function cautions(
   }
   if (routes.length > 0 && !provider.retries.automatic) {
     said.push(
-      `source '${name}': the route ${routes.join(', ')} (@UseWebhook) leaves a failed event to the redeliveries of ${provider.name}, which ` +
-        `sends none by itself: it waits until a person has it sent again. Expected @OnWebhook, which is retried here. ${WHILE_DOWN}`,
+      `source '${name}': the route ${routes.join(', ')} (@UseWebhook) needs a redelivery after a failure, and ${provider.name} ` +
+        `sends none by itself: a person must resend the event. Expected @OnWebhook, which is retried here. ${WHILE_DOWN}`,
     );
   }
   if (retries === 'provider' && !provider.retries.automatic) {
     said.push(
-      `source '${name}': retries: 'provider' leaves a failed event to the redeliveries of ${provider.name}, which sends none by itself: ` +
-        `it waits until a person has it sent again, or ${provider.name}'s window is over. Expected retries: 'own'. ${WHILE_DOWN}`,
+      `source '${name}': retries: 'provider' needs a redelivery after a failure, and ${provider.name} sends none by itself: ` +
+        `the event waits until a person resends it, or ${provider.name}'s window is over. Expected retries: 'own'. ${WHILE_DOWN}`,
     );
   }
   const patienceMs = provider.ackTimeoutMs;
@@ -47,8 +47,8 @@ export function cautions(
   ) {
     said.push(
       `source '${name}': ${provider.name} may retry with the time of its first attempt for ${retryWindowMs(provider)} ms, and 'tolerance' is ` +
-        `${toleranceMs} ms: what was down when the first came refuses the retries of an event it does not know. Expected a tolerance as long ` +
-        `as that, at the price that a captured request is accepted for as long`,
+        `${toleranceMs} ms. An application that missed the first attempt refuses these retries. Expected a tolerance as long; ` +
+        `a captured request is then accepted as long`,
     );
   }
   return said;

@@ -87,7 +87,7 @@ const fn = <T>() =>
   z
     .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
     .refine((value) => writtenAs(value) !== 'generator', {
-      error: 'expected a function, received a generator function, whose code nobody would run',
+      error: 'expected a function, received a generator function, whose code would never run',
     });
 /** For functions whose answer is used as it is. */
 const answering = <T>() =>
@@ -256,7 +256,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
 export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
   if (relay !== false) return relay;
   throw new ConfigurationError(
-    'WebhooksModule has `relay: false`: this process runs nothing. Leave `relay` out where rows are to be run, in tests too',
+    'WebhooksModule has `relay: false`: this process runs no rows. Leave `relay` out to run rows, in tests too',
   );
 }
 

@@ -43,7 +43,7 @@ const PROVIDER_ATTEMPTS = 5;
 const PATH = /^[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)+$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
-const A_SOURCE = 'expected what stripe({ … }), hmac({ … }) or another source function returns';
+const A_SOURCE = 'expected the result of stripe({ … }), hmac({ … }) or another source function';
 /** Times are signed in whole seconds, and other packages take this option in seconds. */
 const tolerance = duration.refine((value) => (toMs(value) ?? Infinity) >= 1_000, {
   error: 'expected at least 1 second: a number is milliseconds',
@@ -174,7 +174,7 @@ function retention(asked: Duration | SourceRetention, provider: Provider, where:
     const windowMs = ms(windows[name]) ?? retentionMs;
     if (windowMs <= retentionMs) return windowMs;
     throw new ConfigurationError(
-      `${where}.retention.${name}: expected at most the window of the claims, ${retentionMs / DAY_MS} days, since it goes with them; ` +
+      `${where}.retention.${name}: expected at most the window of the claims, ${retentionMs / DAY_MS} days, since it is deleted with them; ` +
         `received ${windowMs / DAY_MS} days`,
     );
   };

@@ -93,8 +93,8 @@ export class RawBodyInstaller {
     const parser = stack.findIndex((layer) => layer.slash !== false && BODY_PARSERS.has(layer.name ?? ''));
     if (parser === -1 || reader === -1 || reader < parser) return;
     throw new ConfigurationError(
-      `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so that the exact bytes of ` +
-        `webhooks cannot be had. Install it with app.use() after NestFactory.create(), or on its own paths.`,
+      `The body parser '${stack[parser]!.name}' was installed on the Express server before this module, so the exact bytes of ` +
+        `webhooks are lost. Install it with app.use() after NestFactory.create(), or on its own paths.`,
     );
   }
 

@@ -62,7 +62,7 @@ export class DirectRoute {
   private tell(source: Source, end: string, error: unknown): void {
     const line = this.lines.next(source.name);
     if (line === undefined) return;
-    const text = `a webhook could not be served, ${end}; the provider comes again: ${errorText(error)}`;
+    const text = `a webhook could not be served, ${end}; the provider sends it again: ${errorText(error)}`;
     this.logger.error(logLine(text, { source: source.name, ...line }));
   }
 

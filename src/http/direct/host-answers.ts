@@ -19,12 +19,11 @@ export class HostAnswers {
       const remedy =
         own === undefined
           ? ''
-          : '. Mark the route as your guard wants it: controller: { decorators: [Public()] }';
+          : '. Mark the route as your guard expects it: controller: { decorators: [Public()] }';
       this.rejections.add(
         source.name,
         'application-answer',
-        `the application answered ${response.statusCode} itself, by a guard, a middleware or the like, and no event is claimed by ` +
-          `that answer${remedy}`,
+        `the application itself answered ${response.statusCode}, by a guard or a middleware, and no event was claimed${remedy}`,
       );
     });
   }

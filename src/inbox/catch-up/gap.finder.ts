@@ -59,7 +59,7 @@ export class GapFinder {
       if (report.claimed > 0) await this.audited(source, report);
       return report;
     } catch (error) {
-      this.logger.error(logLine(`gaps could not be looked for: ${errorText(error)}`, { source }));
+      this.logger.error(logLine(`the search for gaps failed: ${errorText(error)}`, { source }));
       return undefined;
     }
   }

@@ -112,7 +112,7 @@ export class RecordReconciler {
     }
     report.unchecked += unchecked;
     if (unchecked > 0) {
-      const text = `business records could not be looked for: ${errorText(error)}`;
+      const text = `the search for missing business records failed: ${errorText(error)}`;
       this.logger.warn(logLine(text, { source: handler.source, name: handler.name, rows: unchecked }));
     }
   }
@@ -195,7 +195,7 @@ async function missingOf(answer: unknown, signal: AbortSignal): Promise<readonly
 
 /** A look that never ends must not hold up the reconciler, nor its lease and what waits for it. */
 async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const deadline = new Deadline('the look for a business record', timeoutMs);
+  const deadline = new Deadline('the query for a business record', timeoutMs);
   try {
     return await orAborted(look(deadline.signal), deadline.signal);
   } finally {
@@ -207,8 +207,8 @@ async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Prom
 function hiddenOr(error: unknown): unknown {
   if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) return error;
   const text =
-    `row-level security may hide the record from this role, so that it cannot be known to be missing. ` +
-    `Declare businessRecord.missing, which sets the tenant itself, or give the role BYPASSRLS`;
+    `row-level security may hide the record from this role, so it may not be missing. ` +
+    `Declare businessRecord.missing, which sets the tenant, or give the role BYPASSRLS`;
   return new Error(text, { cause: error });
 }
 

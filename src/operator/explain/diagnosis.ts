@@ -66,7 +66,7 @@ export async function diagnose(rejected: Rejected, source: Source, means: Means)
   if (reason === 'unusable-event-id')
     return {
       code: reason,
-      explanation: `${detail}. Which field or header it is, says the source: idPath, idHeader or dedupe.`,
+      explanation: `${detail}. The source's idPath, idHeader or dedupe names the field or header.`,
     };
   const trials = new Trials(means.budget);
   const one = { reason, detail, request, source, means, trials };
@@ -130,8 +130,8 @@ async function otherBody({ source, request, secrets, trials }: Case): Promise<Di
     found && {
       code: 'rewritten-body',
       explanation:
-        `The signature is right for the same body ${found.what}: something on the way (a proxy, a gateway, a body parser in front of ` +
-        `this application) reads the body and writes it again. Have it pass the bytes through.`,
+        `The signature is right for the same body ${found.what}: a proxy, a gateway or a body parser before ` +
+        `this application reads the body and writes it again. Make it pass the bytes through.`,
     }
   );
 }
@@ -219,8 +219,8 @@ function unexplained({ reason, detail, request }: Rejected): Diagnosis {
     return {
       code: 'wrong-secret',
       explanation:
-        'Nothing that was tried makes the signature right: the sender has another secret or key (compare what the provider shows ' +
-        'with what is configured), or the request is forged.',
+        'No known variant makes the signature right: the sender has another secret or key, or the request is forged. ' +
+        'Compare the secret that the provider shows with the configured one.',
     };
   }
   return { code: 'unexplained', explanation: detail.endsWith('.') ? detail : `${detail}.` };
@@ -231,8 +231,8 @@ function missing({ detail, request }: Rejected): Diagnosis {
   const alike = names.filter((name) => /sign|hmac|digest|timestamp|webhook/.test(name)).map(shown);
   const came =
     alike.length > 0
-      ? `Of such headers these came: ${alike.slice(0, 8).join(', ')}.`
-      : 'No header that looks like a signature came: the sender does not sign, a proxy drops its headers, or this is no webhook.';
+      ? `The request has these headers that look like one: ${alike.slice(0, 8).join(', ')}.`
+      : 'The request has no header that looks like a signature: the sender does not sign, a proxy removes its headers, or this is no webhook.';
   return { code: 'missing-header', explanation: `${detail}. ${came}` };
 }
 

@@ -35,7 +35,7 @@ export function secretVerdict(secret: SecretFacts, now: Date): SecretVerdict {
   if (configured === null)
     return {
       safeFrom: null,
-      verdict: `${used}, given by a function: whether it can go, only that function's keeper knows`,
+      verdict: `${used}, given by a function: ask its owner if it can be removed`,
     };
   if (isLatest && configured) return { safeFrom: null, verdict: `in use, ${used}: keep it` };
   const safeFrom = new Date(lastAt.getTime() + windowMs);
@@ -50,8 +50,8 @@ function adviceOf(configured: boolean, safeFrom: Date, now: Date): string {
   const at = shown(safeFrom);
   if (!configured)
     return isOver
-      ? `no longer configured; retries of what it signed while it was have ended since ${at}, and what is signed with it now is refused`
-      : `no longer configured; what is signed with it is refused, retries until ${at} too`;
+      ? `no longer configured; retries of its events ended at ${at}, and new requests signed with it are refused`
+      : `no longer configured; requests signed with it are refused, also retries until ${at}`;
   return isOver
     ? `safe to remove since ${at}, unless another endpoint signs with it`
     : `safe to remove from ${at}, unless it is used again`;

@@ -38,7 +38,7 @@ export class Trials {
         const trial = trialOf(candidate);
         if (trial === undefined || trial.secrets.length === 0) continue;
         if (!(await this.paid(trial, making))) {
-          this.leftOut(`${count === 0 ? 'any' : 'further'} ${what} (what one round may cost was used up)`);
+          this.leftOut(`${count === 0 ? 'any' : 'further'} ${what} (the limit of one round was reached)`);
           return undefined;
         }
         count += 1;

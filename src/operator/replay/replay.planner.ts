@@ -112,8 +112,8 @@ export class ReplayPlanner {
       return state === 'dead' ? `${only}: revive its row, then ${remedy}` : `${only}: ${remedy}`;
     }
     return (
-      `it was handled by '${name}', which no handler of today is. ` +
-      `If one was renamed, say so with { was: ['${name.split('/')[1]}'] }, or its effects would happen again`
+      `it was handled by '${name}', and no handler has this name today. ` +
+      `If one was renamed, list the name: { was: ['${name.split('/')[1]}'] }. Otherwise its effects would happen again`
     );
   }
 }
@@ -125,8 +125,8 @@ function onceDone(row: EventRow | undefined, newEffects: NewEffects): Partial<Pl
 
 function whyUnknownEffect({ name }: EventRow): string {
   return (
-    `it has an effect '${name}', which no effect of today is. ` +
-    `If one was renamed, say so with { was: ['${name}'] }, or it would happen again under a new key. ` +
+    `it has an effect '${name}', and no effect has this name today. ` +
+    `If one was renamed, list the name: { was: ['${name}'] }. Otherwise it would happen again under a new key. ` +
     `If it was removed, keep a method with @OnEffect('${name}') for as long as its events are kept`
   );
 }
@@ -135,7 +135,7 @@ function whyNotRefired({ name, parentId }: EventRow, rows: readonly EventRow[]):
   const parent = rows.find(({ id }) => id === parentId);
   const by =
     parent === undefined ? 'something outside of this event' : `'${parent.name}', which does not run again`;
-  return `effect '${name}' was enqueued by ${by}, so that it cannot happen once more; refire that effect, or enqueue it anew`;
+  return `effect '${name}' was enqueued by ${by}, so it cannot be refired; refire that effect, or enqueue it again`;
 }
 
 function refusal(event: EventKey, id: string | undefined, refused: string): ReplayPlan {

@@ -18,7 +18,7 @@ export interface Resigned {
 }
 
 /** Said of what is signed inside, too. */
-const CANNOT = 'it cannot be signed anew, as an item of a body with several events cannot';
+const CANNOT = 'it cannot be signed anew, like each item of a body with several events';
 /** Which headers hold the id and the type is seen by them. */
 const ID = 'evt_0f5c1d6e8a4b';
 const TYPE = 'type.0f5c1d6e8a4b';
@@ -37,7 +37,7 @@ export async function signedAnew(
 ): Promise<Resigned | string> {
   const { vendorSigners } = await import('../../sources/signers/sign-webhook.js');
   const signer = vendorSigners.get(provider.name);
-  if (signer === undefined) return `nobody else can sign as '${provider.name}' does`;
+  if (signer === undefined) return `only '${provider.name}' itself can sign its events`;
   if (signer.makeKeys !== undefined) return `'${provider.name}' signs with a key of its own`;
   try {
     const sign = (id: string, eventType: string) => {
@@ -56,7 +56,7 @@ export async function signedAnew(
     // The URL is signed as the target knows it.
     const ids = signer.signsUrl === true ? undefined : await idsOf(provider, resigned, url, secret);
     if (ids?.length === 0 || (!isEdited && ids?.includes(eventId) === false))
-      return `${CANNOT}: another event would come of it`;
+      return `${CANNOT}: the signed request would be another event`;
     return resigned;
   } catch (error) {
     return `${CANNOT}: ${errorText(error)}`;

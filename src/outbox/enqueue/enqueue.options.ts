@@ -19,17 +19,17 @@ export function checkEnqueue(effect: string, { key, delayMs, runAt }: EnqueueOpt
   if (bytes > MAX_KEY_BYTES)
     throw refuse(
       `a key of ${bytes} bytes, and at most ${MAX_KEY_BYTES} are kept`,
-      'give an id, or a hash of what is longer',
+      'give an id, or a hash',
     );
   if (delayMs != null && !(typeof delayMs === 'number' && delayMs >= 0 && delayMs <= MAX_DELAY_MS))
     throw refuse(
       `delayMs ${String(delayMs)}`,
-      `expected milliseconds from 0 to ${MAX_DELAY_MS}; leave it out for at once`,
+      `expected milliseconds from 0 to ${MAX_DELAY_MS}; leave it out to run at once`,
     );
   if (runAt != null && !isTime(runAt))
     throw refuse(
       `runAt ${String(runAt)}`,
-      'expected a valid Date of the years 1970 to 9999; leave it out for at once',
+      'expected a valid Date of the years 1970 to 9999; leave it out to run at once',
     );
 }
 

@@ -122,8 +122,8 @@ function ofOtherDatabase(effect: string): WebhookInboxError {
 function withoutTransaction(effect: string): WebhookInboxError {
   return new WebhookInboxError(
     'ENQUEUE_REFUSED',
-    `Effect '${effect}' was enqueued with a manager that has no open transaction, so that it would not be committed with your writes. ` +
+    `Effect '${effect}' was enqueued with a manager that has no open transaction, so it would not commit with your writes. ` +
       `Use the manager of the transaction: dataSource.transaction((manager) => outbox.enqueue(manager, '${effect}', …)). ` +
-      `Where no write belongs to it, say so with { outsideTransaction: true }`,
+      `If no write belongs to it, give { outsideTransaction: true }`,
   );
 }

@@ -11,7 +11,7 @@ export class NoPlace extends WebhookInboxError {
   constructor(name: string) {
     super(
       'TIMED_OUT',
-      `no place was free for ${name} within half of the ackTimeout; raise relay.handlers and the pool, or make its handlers quicker`,
+      `no slot was free for ${name} within half of the ackTimeout; raise relay.handlers and the pool, or make its handlers quicker`,
     );
   }
 }

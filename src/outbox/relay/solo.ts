@@ -36,7 +36,7 @@ export class Solos {
     try {
       await this.statements.send((manager) => this.store.excuse(manager, row));
     } catch (error) {
-      this.logger.warn(logLine(`a loss could not be excused: ${errorText(error)}`, rowFacts(row)));
+      this.logger.warn(logLine(`a lost attempt could not be uncounted: ${errorText(error)}`, rowFacts(row)));
     }
   }
 }

@@ -104,7 +104,7 @@ export class EffectSettler {
   private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
     if (await this.settleLate(row, called)) return 'done';
     const text =
-      'the effect ended after its lease had; it may have happened twice at a sink that ignores its key';
+      'the effect ended after its lease; it may have happened twice at a service that ignores its key';
     this.logger.warn(logLine(text, rowFacts(row)));
     return 'lost';
   }

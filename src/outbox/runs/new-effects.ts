@@ -13,7 +13,7 @@ export class NewEffectsRefused extends WebhookInboxError {
     super(
       'NEW_EFFECTS_REFUSED',
       `the handler was done for this event and would now enqueue ${names} for the first time; nothing was done. ` +
-        `If that is meant, replay the event with newEffects: 'allow'`,
+        `To allow it, replay the event with newEffects: 'allow'`,
     );
   }
 }

@@ -11,7 +11,7 @@ export class ResultRefused extends PermanentError {
   constructor(effect: string, came: string, options?: ErrorOptions) {
     super(
       `The call of effect '${effect}' was made, and its completion was not run: ${came}. ` +
-        `Return an id and load the rest in the completion; whether to call again is for a person to decide`,
+        `Return an id and load the rest in the completion; a person must decide if the call is made again`,
       options,
     );
   }

@@ -124,7 +124,7 @@ export class Takeover {
       if (sqlStateOf(error) === undefined || isServerUnusable(error)) throw error;
       if (!this.toldRefused)
         this.logger.warn(
-          logLine(`takeover does not work, so that leases have to end: ${errorText(error)}`, {}),
+          logLine(`takeover does not work, so work waits for the end of its lease: ${errorText(error)}`, {}),
         );
       this.toldRefused = true;
       return false;
@@ -151,7 +151,7 @@ export class Takeover {
 
   private abort(lock: InstanceLock): void {
     if (!this.lost.has(lock)) return;
-    const text = 'the lock of this process is lost and cannot be withdrawn: what runs is aborted';
+    const text = 'the lock of this process is lost and cannot be withdrawn: running work is aborted';
     this.logger.error(logLine(text, { running: this.rounds.running }));
     this.rounds.suspend();
   }

@@ -59,7 +59,7 @@ const facts = {
   notes: {
     id: '`pspReference`, `eventCode` and `success` of each item; platform webhooks: a hash of the body',
     unstable: '`eventDate`',
-    more: 'payments: only eight fields of an item are signed, without escaping, so `reason` or a colon moved between fields are not protected',
+    more: 'payments: only eight fields of an item are signed, without escaping. So `reason`, and a colon moved between fields, are not protected',
     unconfirmed: 'that older accounts want `[accepted]`, the absence of an id in platform webhooks',
   },
 } as const;

@@ -33,7 +33,7 @@ export function braintreeForm(body: Buffer): { signature: string; payload: strin
   if (isBraintreeChallenge(payload.trimEnd()))
     throw new SignatureRejection(
       'wrong-signature',
-      'bt_payload is a challenge, which anyone can have signed',
+      'bt_payload is a challenge, which is signed for anyone',
     );
   return { signature, payload };
 }

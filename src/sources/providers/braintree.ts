@@ -43,7 +43,7 @@ const scheme: Scheme = {
   notes: {
     id: 'hash of the signed `bt_payload`: the vendor sends no event id',
     handshake: 'GET `?bt_challenge=`, unsigned: public key and HMAC, of the first of `secrets`, as text',
-    more: 'the answer to the challenge is made with the key of the events, for anyone: only 20 to 32 hex digits are signed, and a payload of such digits is refused',
+    more: 'the challenge is answered for anyone, with the key of the events. So only 20 to 32 hex digits are signed, and a payload of such digits is refused',
     unconfirmed: 'retries, time-out',
   },
 };

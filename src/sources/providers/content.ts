@@ -106,7 +106,7 @@ export const zendesk = /* @__PURE__ */ macSource({
     id: '`X-Zendesk-Webhook-Invocation-Id` header',
     unstable: 'the id is not signed',
     stops: 'most answers but 409, 429 and 503; a circuit breaker opens at 70 % errors',
-    more: 'the body of a trigger’s webhook is yours, so its type may be anywhere: see `dedupe` and `hmac()`',
+    more: 'you write the body of a trigger’s webhook, so its type may be anywhere: see `dedupe` and `hmac()`',
     unconfirmed: 'window, retries, time-out',
   },
 });

@@ -54,7 +54,7 @@ const scheme: Scheme = {
     id: '`id` of an interaction; a hash of the body of a webhook event, which has none',
     stops: 'interactions are not retried; a bad signature must get 401, which Discord probes',
     handshake: 'POST ping, signed: `{"type":1}` for interactions, 204 for webhook events',
-    more: 'events are acknowledged with 204; an interaction wants a response of its own within 3 s, which a handler gives at Discord’s callback endpoint; no window is prescribed: set `tolerance` to have one',
+    more: 'events are acknowledged with 204. An interaction needs its own response within 3 s: a handler sends it to Discord’s callback endpoint. No window is prescribed: set `tolerance` to have one',
   },
 };
 

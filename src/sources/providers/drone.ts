@@ -40,7 +40,7 @@ const scheme: Scheme = {
   retries: { automatic: false, sameBytes: false },
   notes: {
     id: 'hash of the body: the vendor sends no event id',
-    more: 'the sender chooses which headers are signed: `date` and `digest` must be among them, and `Digest` must be the body’s',
+    more: 'the sender chooses the signed headers: `date` and `digest` must be among them, and `Digest` must be the body’s',
     unconfirmed: 'window, retries, the absence of an event id',
   },
 };

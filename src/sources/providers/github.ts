@@ -40,7 +40,7 @@ const facts = {
   notes: {
     id: '`X-GitHub-Delivery` header, a GUID',
     unstable: 'the id is not signed; a manual redelivery carries the same id as the first delivery',
-    more: 'nothing in the body identifies the delivery; the ping after creation is an ordinary signed event',
+    more: 'the body has no id of the delivery. The ping after creation is an ordinary signed event',
     unconfirmed: 'body limit of 25 MB',
   },
 } as const;

@@ -99,7 +99,7 @@ function check(who: string, options: HmacOptions, mac: MacScheme): void {
     throw new ConfigurationError(`${who}.timestampHeader: expected the header that \${timestamp} stands for`);
   if (options.idHeader === undefined && options.idPath === undefined && options.dedupe === undefined)
     throw new ConfigurationError(
-      `${who}: expected idHeader, idPath or dedupe: without one, two deliveries cannot be told to be one event`,
+      `${who}: expected idHeader, idPath or dedupe: without one, two deliveries of an event look like two events`,
     );
 }
 

@@ -59,7 +59,7 @@ function schemeOf(versions: readonly Hook0Version[]): Scheme {
     retries: { automatic: true, sameBytes: false, changes: [] },
     notes: {
       id: '`X-Event-Id` header, signed with v1 alone',
-      more: 'header values are joined by dots, so that a dot moved between two of them signs the same text',
+      more: 'header values are joined by dots, so a dot moved between two of them signs the same text',
       unconfirmed: 'id and type headers, retries',
     },
   };

@@ -25,7 +25,7 @@ export const line = /* @__PURE__ */ macSource({
     id: '`events[].webhookEventId`',
     unstable: '`deliveryContext.isRedelivery` becomes true on redelivery',
     handshake: 'a POST with empty `events`, signed: 200',
-    more: 'redelivery has to be switched on; how often and how long is not published',
+    more: 'turn redelivery on; its number and duration are not published',
     unconfirmed: 'retries, time-out',
   },
 });

@@ -38,7 +38,7 @@ const hmac = /* @__PURE__ */ macProvider({
     id: '`Linear-Delivery` header',
     unstable: 'the id is not signed',
     stops: '200 is expected',
-    more: 'a retry may carry the first attempt’s time, outside the window of 60 s: it is a duplicate if its event is known; widen `tolerance` to accept it when the first was lost',
+    more: 'a retry may carry the first attempt’s time, outside the window of 60 s. It is a duplicate if its event is known. Widen `tolerance` to accept it when the first was lost',
     unconfirmed: 'retries, time-out, whether a retry keeps id and bytes',
   },
 });

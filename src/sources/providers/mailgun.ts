@@ -46,7 +46,7 @@ const scheme: Scheme = {
     id: '`event-data.id` of the body',
     unstable: '`signature.token` is random for every delivery',
     stops: '406; `delivered` is never retried at all',
-    more: 'old form webhooks are verified too, but have no event id: give `dedupe`',
+    more: 'old form webhooks are verified too, and have no event id: give `dedupe`',
   },
 };
 

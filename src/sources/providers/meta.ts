@@ -59,7 +59,7 @@ function schemeOf({ verifyToken, eventUnit = 'item' }: MetaOptions): Scheme {
       unstable: 'events may be batched otherwise on retry',
       handshake:
         'GET `hub.challenge`, with your verify token: the challenge as text; again whenever URL or token are edited',
-      more: 'an event’s payload is the message, status or change itself; what stands around it in the body is left out, unless `eventUnit` is `change`',
+      more: 'an event’s payload is the message, status or change itself. The rest of the body is left out, unless `eventUnit` is `change`',
       unconfirmed: 'retries (WhatsApp 7 d, others 36 h), time-out, body limit',
     },
   };

@@ -54,7 +54,7 @@ function schemeOf(audience: string | undefined): Scheme {
     notes: {
       id: '`event.triggerUuid` of the body; of an app’s lifecycle webhooks, which have none, a hash of the body',
       handshake: 'POST `{"challenge":"…"}`, unsigned: the same JSON',
-      more: 'whoever saw one token can send any body until it expires; webhooks made on a board carry no token at all',
+      more: 'a person with one token can send any body until it expires. Webhooks made on a board carry no token',
       unconfirmed: 'event id, retries, that board webhooks carry no token',
     },
   };

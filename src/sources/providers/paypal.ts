@@ -54,7 +54,7 @@ function schemeOf(options: PaypalOptions): Scheme {
     notes: {
       id: '`id` of the body (`WH-…`)',
       unstable: 'transmission id, time and signature are new for every attempt',
-      more: 'CRC32 finds accidents, not attacks: the body is protected only as far as that goes; no window is prescribed: set `tolerance` to have one',
+      more: 'the body is protected by CRC32 only, which finds accidents, not attacks. No window is prescribed: set `tolerance` to have one',
     },
   };
 }

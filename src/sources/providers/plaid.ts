@@ -55,7 +55,7 @@ function checkDedupe({ dedupe, retries }: PlaidOptions): void {
     typeof dedupe !== 'function' && JSON.stringify(dedupe).toLowerCase().includes(HEADER.toLowerCase());
   if (retries === 'provider' && byToken)
     throw new ConfigurationError(
-      `plaid.retries: expected 'own', received 'provider'. By this 'dedupe' a redelivery is another event, and what failed would wait in vain.`,
+      `plaid.retries: expected 'own', received 'provider'. By this 'dedupe' a redelivery is another event, so a failed event would never be retried.`,
     );
 }
 

@@ -51,7 +51,7 @@ export const pagerDuty = /* @__PURE__ */ macSource({
   notes: {
     id: '`event.id` of the body',
     stops: '4xx except 429 drops the event for good, so a wrong secret loses events',
-    more: 'later webhooks queue behind a failing one; three drops in a row disable the subscription for 24 h',
+    more: 'later webhooks wait behind a failing one. Three drops in a row disable the subscription for 24 h',
   },
 });
 

@@ -45,7 +45,7 @@ export function isSnsUrl(url: URL): boolean {
 function keysOf(type: unknown): readonly string[] {
   if (type === 'Notification') return NOTIFICATION;
   if (type === 'SubscriptionConfirmation' || type === 'UnsubscribeConfirmation') return CONFIRMATION;
-  throw new SignatureRejection('malformed-signature', 'Type is none that SNS sends');
+  throw new SignatureRejection('malformed-signature', 'Type is not one that SNS sends');
 }
 
 function line(key: string, value: unknown): string {

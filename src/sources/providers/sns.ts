@@ -93,7 +93,7 @@ function schemeOf(options: SnsOptions): Scheme {
       stops: '4xx except 429',
       handshake:
         'POST `SubscriptionConfirmation`, signed: its `SubscribeURL` is visited for configured topics',
-      more: '`SignatureVersion` of the message says SHA-1 or SHA-256, as SNS has it: `signatureVersion` pins one; by default three retries, 20 s apart, then the message is dropped unless the subscription has a dead-letter queue; no window is prescribed: set `tolerance` to have one',
+      more: '`SignatureVersion` of the message chooses SHA-1 or SHA-256: `signatureVersion` pins one. By default SNS retries three times, 20 s apart. Then it drops the message, unless the subscription has a dead-letter queue. No window is prescribed: set `tolerance` to have one',
       unconfirmed: 'time-out, stop codes',
     },
   };

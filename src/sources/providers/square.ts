@@ -49,7 +49,7 @@ function schemeOf(notificationUrl: string): Scheme {
     retries: { automatic: true, windowMs: hours(24), sameBytes: false, changes: [] },
     notes: {
       id: '`event_id` of the body',
-      more: 'a URL that differs by a slash, the scheme or the query is the usual failure',
+      more: 'the usual mistake is a URL that differs by a slash, the scheme or the query',
       unconfirmed: '`square-*` headers, time-out',
     },
   };

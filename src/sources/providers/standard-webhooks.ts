@@ -41,7 +41,7 @@ export const svix = /* @__PURE__ */ standardWebhooksSource({
   typePath: 'type',
   ackTimeoutMs: seconds(15),
   retries: svixRetries,
-  notes: { ...svixNotes, more: 'the type is where the sender puts it, by convention `type`' },
+  notes: { ...svixNotes, more: 'the sender chooses the place of the type, by convention `type`' },
 });
 
 /**

@@ -62,7 +62,7 @@ function schemeOf(publicUrl: string, pinned: TwilioOptions['algorithm']): Scheme
       unstable:
         'the header is not signed; no time is signed either, so that a captured request can be sent again',
       stops: '4xx',
-      more: 'its settings header says SHA-1 or SHA-256, as Twilio has it: `algorithm` pins one; the URL is the public one: behind a proxy `publicUrl` must say what Twilio calls',
+      more: 'its settings header chooses SHA-1 or SHA-256: `algorithm` pins one. The public URL is signed: behind a proxy `publicUrl` must be the URL that Twilio calls',
       unconfirmed: 'idempotency header, retries, time-out',
     },
   };

@@ -46,7 +46,7 @@ const scheme: Scheme = {
   notes: {
     id: 'hash of the body: the vendor sends no event id',
     handshake: 'GET `?crc_token=`, unsigned: HMAC of the token, by the first of `secrets`, as JSON',
-    more: 'the answer to the challenge is made with the key of the events, for anyone: only tokens of letters, digits and `-_=+/.` are signed, and a delivery whose body is such a token is refused',
+    more: 'the challenge is answered for anyone, with the key of the events. So only tokens of letters, digits and `-_=+/.` are signed, and a delivery whose body is such a token is refused',
     unconfirmed: 'event fields, retries',
   },
 };
@@ -59,7 +59,7 @@ function refuseToken(body: Buffer): void {
   if (isToken(body.toString('latin1', 0, 257)))
     throw new SignatureRejection(
       'wrong-signature',
-      'the body is a challenge token, which anyone can have signed',
+      'the body is a challenge token, which is signed for anyone',
     );
 }
 

@@ -8,7 +8,7 @@ import { placeOf } from './constant-time.js';
  */
 export function verifyToken(presented: string | undefined, secrets: readonly string[]): Verification {
   const secret = placeOf(presentedToken(presented), secrets);
-  if (secret < 0) throw new SignatureRejection('wrong-signature', 'the token is none of the configured ones');
+  if (secret < 0) throw new SignatureRejection('wrong-signature', 'the token is not a configured one');
   return { secret };
 }
 

@@ -166,7 +166,7 @@ export class HostTransaction<T> {
     } catch (error) {
       if (!this.committed) throw this.failure ?? error;
       HostTransaction.logger.warn(
-        logLine(`after a COMMIT, and without effect on it: ${errorText(error)}`, {}),
+        logLine(`failed after a COMMIT, without effect on it: ${errorText(error)}`, {}),
       );
     } finally {
       clearTimeout(timer);

@@ -208,8 +208,8 @@ function goWithout(client: PgClient): void {
   told = true;
   new InboxLogger().warn(
     logLine(
-      'something around the pg client copies queries (OpenTelemetry does with addSqlCommenterCommentToQueries), so that several ' +
-        'statements cannot go in one message: they are sent one by one, which takes a round trip each',
+      'an instrumentation of the pg client copies queries (OpenTelemetry does with addSqlCommenterCommentToQueries). So several ' +
+        'statements cannot go in one message: each takes a round trip of its own',
       {},
     ),
   );

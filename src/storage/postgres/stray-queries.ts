@@ -16,8 +16,8 @@ interface Driver {
 const WRITE =
   /^\s*(insert|update|delete|merge|truncate|create|alter|drop|copy)\b|^\s*with\b[\s\S]*\b(insert|update|delete|merge)\b/i;
 const REMEDY =
-  'Write through the `manager` that the handler is given, or wrap what is meant to be apart in outsideTransaction(() => …). ' +
-  'Services under @Transactional() join it by the option `transaction` of WebhooksModule.';
+  'Write through the `manager` of the handler, or wrap a query that must be separate in outsideTransaction(() => …). ' +
+  'For services under @Transactional(), set the option `transaction` of WebhooksModule.';
 
 /**
  * The commonest mistake of a handler: a repository or a DataSource of its own instead of the manager it is given. Such a write stays
@@ -73,7 +73,7 @@ export class StrayQueries {
     if (/^\s*select\b/i.test(text) && place !== undefined && !this.warned.has(place)) {
       this.warned.add(place);
       this.logger.warn(
-        logLine(`a handler reads past its transaction, and does not see what it wrote. ${REMEDY}`, {
+        logLine(`a handler reads past its transaction, and does not see its own writes. ${REMEDY}`, {
           at: place.trim(),
         }),
       );
@@ -84,7 +84,7 @@ export class StrayQueries {
 /** `nest start` sets no NODE_ENV, so that who develops with it would never hear of the watch. */
 function unwatched(environment: string): string {
   return (
-    `NODE_ENV is ${environment === '' ? 'not set' : `'${environment}'`}: handlers that query past their transaction are not told of. ` +
-    'Set NODE_ENV=development (or test) where you develop: such a write throws then, and such a read warns'
+    `NODE_ENV is ${environment === '' ? 'not set' : `'${environment}'`}: queries past a handler's transaction are not detected. ` +
+    'Set NODE_ENV=development (or test) on your own machine: then such a write throws, and such a read warns'
   );
 }

@@ -225,7 +225,7 @@ export const REMEDY =
   'await every call on the manager and every enqueue, manager.transaction() and Promise.all() included';
 
 const THROW_ON =
-  'nothing of the run can be committed: throw it on, or run what may fail in manager.transaction(), which is a savepoint';
+  'the run cannot commit: throw the error again, or run a query that may fail in manager.transaction(), which is a savepoint';
 
 function textOf(query: unknown): string {
   if (typeof query !== 'string') return 'a query object';
@@ -234,6 +234,6 @@ function textOf(query: unknown): string {
 
 const tooLate = () =>
   new ManagerMisused(
-    'the query was not sent: the transaction of this manager is over, by the end of its time or of its code. ' +
+    'the query was not sent: the transaction of this manager has ended, by its timeout or with its code. ' +
       'Stop when `signal` fires, and await every query',
   );

@@ -225,7 +225,7 @@ export class UserTransaction {
     const status = this.client.getTransactionStatus();
     if (status === 'E') return this.gate.swallowed;
     if (status === 'I' && this.lazy.isOpen)
-      return 'the handler ended the transaction: COMMIT and ROLLBACK are not its to send';
+      return 'the handler ended the transaction: it must not send COMMIT or ROLLBACK';
     if (nestingOf(this.runner) === depth) return undefined;
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
   }

@@ -43,7 +43,7 @@ function refuse(name: string | undefined): never {
     `WebhooksModule needs the application's DataSource: expected TypeOrmModule.forRoot({ ${named}type: 'postgres', … }) among the ` +
       `imports of the root module, found none` +
       (name === undefined
-        ? '. Of one that has a name, give it: WebhooksModule.forRoot({ dataSource: name, … })'
+        ? '. Give the name of a named one: WebhooksModule.forRoot({ dataSource: name, … })'
         : ' of that name'),
   );
 }
