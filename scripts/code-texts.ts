@@ -11,10 +11,12 @@ export interface CodeText {
 
 /** Fewer words are names, keys and formats. */
 const MIN_WORDS = 4;
-const IS_SQL = /\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|ALTER|DROP|WITH|GRANT|RETURNING|SET LOCAL|FROM|WHERE)\b/;
+const IS_SQL =
+  /\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|ALTER|DROP|WITH|GRANT|RETURNING|SET LOCAL|FROM|WHERE)\b/;
 
 /** Files whose strings are lists and templates. */
-const NO_PROSE = /^(?:sources\/types\/|sources\/signing\/secret-check|schematics\/|storage\/.*\.sql)|\.tables\./;
+const NO_PROSE =
+  /^(?:sources\/types\/|sources\/signing\/secret-check|schematics\/|storage\/.*\.sql)|\.tables\./;
 
 /** The texts of errors, log lines and screens below a folder: each string of several words that is no SQL. */
 export function codeTexts(folder: string): CodeText[] {

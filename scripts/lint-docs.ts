@@ -5,9 +5,12 @@ import { codeFaults, proseFaults, prosePages } from './prose.js';
 /** `npm run lint:docs`: sentences of the pages, and of the texts in the code, that are too long or need reading twice. */
 const named = process.argv.slice(2);
 const pages = (named.length > 0 ? named : prosePages()).filter((page) => existsSync(page));
-const texts = named.length > 0 ? [] : ['src', 'migrations', 'dashboard/src'].flatMap((folder) => codeTexts(folder));
+const texts =
+  named.length > 0 ? [] : ['src', 'migrations', 'dashboard/src'].flatMap((folder) => codeTexts(folder));
 const faults = texts.flatMap((text) => codeFaults(text));
 for (const page of pages) faults.push(...(await proseFaults(page, readFileSync(page, 'utf8'))));
 for (const fault of faults) console.log(fault);
-console.log(`${pages.length} pages, ${texts.length} texts of the code, ${faults.length} sentences to say more plainly`);
+console.log(
+  `${pages.length} pages, ${texts.length} texts of the code, ${faults.length} sentences to say more plainly`,
+);
 process.exitCode = faults.length > 0 ? 1 : 0;

@@ -17,9 +17,15 @@ export const TURNS: readonly (readonly [RegExp, string])[] = [
   [/^(?:Who|Those who)\b(?!.*\?)/, 'begin with the name of the person or the process'],
   [/[,;] (?:and )?(?:what|who) (?!\w+ to\b)/, 'name the thing or the person'],
   [/\bnobody\b/i, "say which person or process: 'an unknown name'"],
-  [/\bwhat (?:came|comes|goes|runs|waits|waited|was|others)\b(?!.*\?)/i, 'name the thing that comes, runs or waits'],
+  [
+    /\bwhat (?:came|comes|goes|runs|waits|waited|was|others)\b(?!.*\?)/i,
+    'name the thing that comes, runs or waits',
+  ],
   [/\btold of\b/i, 'say which call or log line shows it'],
-  [/\b(?:can(?:not)?|could(?: not)?) be had\b/i, "say what failed: 'is not available', 'could not be loaded'"],
+  [
+    /\b(?:can(?:not)?|could(?: not)?) be had\b/i,
+    "say what failed: 'is not available', 'could not be loaded'",
+  ],
   [/\b(?:is|are|that) none\b/i, "say what it is: 'without a valid Date'"],
   [/\bunset is\b/i, 'say what happens when the variable is not set'],
   [/\b(?:is|are|be) told\b/i, 'say who receives what: the alert fires, the provider gets 200'],
@@ -35,7 +41,13 @@ export const TURNS: readonly (readonly [RegExp, string])[] = [
 /** Pages whose prose is checked: the pages at the root, and every page of docs. */
 export function prosePages(): string[] {
   const docs = readdirSync('docs').filter((name) => name.endsWith('.md'));
-  return ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', ...docs.map((name) => `docs/${name}`)];
+  return [
+    'README.md',
+    'CHANGELOG.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    ...docs.map((name) => `docs/${name}`),
+  ];
 }
 
 /** Sections that programs write, by the comments around them, and pages that are made whole. Notes of providers are checked. */

@@ -50,6 +50,7 @@ export interface WebhooksModuleExtras {
   readonly dataSource?: string;
 }
 
+/** Options of `forRootAsync`: the factory of the module's options, and options that Nest needs before it. */
 export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<ModuleMetadata, 'imports'> {
   readonly inject?: FactoryProvider<WebhooksOptions>['inject'];
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
@@ -95,6 +96,7 @@ export class WebhooksModule implements OnModuleInit {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
+  /** The module with its options. Import it once, in the root module. @throws ConfigurationError for a wrong option, at boot */
   static forRoot(options: WebhooksOptions & WebhooksModuleExtras): DynamicModule {
     const { controller, dataSource, ...rest } = options;
     return compose(
@@ -103,6 +105,7 @@ export class WebhooksModule implements OnModuleInit {
     );
   }
 
+  /** The same, with options from a factory. */
   static forRootAsync(options: WebhooksModuleAsyncOptions): DynamicModule {
     check(asyncOptionsSchema, options, 'WebhooksModule.forRootAsync');
     const { useFactory, inject = [], imports = [] } = options;

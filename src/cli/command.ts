@@ -155,13 +155,9 @@ function checkDeed({ dryRun, by, reason }: DeedOptions): void {
 /** @throws UsageError */
 export function deciderOf({ by, reason }: DeedOptions): Decider {
   if (by === undefined || by.trim() === '')
-    throw new UsageError(
-      '--by: expected your name or address for the audit, as in --by ann@example.com',
-    );
+    throw new UsageError('--by: expected your name or address for the audit, as in --by ann@example.com');
   if (reason === undefined || reason.trim() === '')
-    throw new UsageError(
-      `--reason: expected a reason for the audit, as in --reason "mail server was down"`,
-    );
+    throw new UsageError(`--reason: expected a reason for the audit, as in --reason "mail server was down"`);
   return { by, reason };
 }
 

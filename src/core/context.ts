@@ -7,9 +7,12 @@ import type { WebhookEvent } from './event.js';
  */
 export interface WebhookEffects {}
 
+/** The names that `WebhookEffects` declares; any text while it declares none. */
 export type EffectName = keyof WebhookEffects extends never ? string : Extract<keyof WebhookEffects, string>;
+/** The payload that `WebhookEffects` declares for an effect; unknown for another name. */
 export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N] : unknown;
 
+/** Key and time of an effect that is enqueued. */
 export interface EnqueueOptions {
   /** Tells several effects of one name in one run apart; must be the same when the run is repeated. At most 255 bytes. @default '' */
   readonly key?: string;

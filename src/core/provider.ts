@@ -135,6 +135,7 @@ export interface ProviderRetries {
   readonly sameTimestamp?: boolean;
 }
 
+/** The result of a right signature. */
 export interface Verification {
   /** Index of the secret that verified, for rotation reports. */
   readonly secret: number;
@@ -144,6 +145,7 @@ export interface Verification {
   readonly expiresAt?: number;
 }
 
+/** Id, type and time of one event of a verified request. */
 export interface EventIdentity {
   /** What the sender calls the event, or its hash; never made on receipt. */
   readonly id: string;

@@ -22,6 +22,7 @@ export const OUTBOX_STATES = [
   'cancelled',
   'handed',
 ] as const;
+/** One of `OUTBOX_STATES`. */
 export type OutboxState = (typeof OUTBOX_STATES)[number];
 
 /**
@@ -29,6 +30,7 @@ export type OutboxState = (typeof OUTBOX_STATES)[number];
  * erased > dead > pending > processed > superseded > skipped.
  */
 export const EVENT_STATES = ['erased', 'dead', 'pending', 'processed', 'superseded', 'skipped'] as const;
+/** One of `EVENT_STATES`. */
 export type EventState = (typeof EVENT_STATES)[number];
 
 /** Why a row is dead. */

@@ -23,6 +23,7 @@ export const DASHBOARD_ACTIONS = [
   'erase',
   'pause',
 ] as const;
+/** An action that `can` allows or refuses. */
 export type DashboardAction = (typeof DASHBOARD_ACTIONS)[number];
 
 /**

@@ -15,6 +15,7 @@ export interface Allow {
   readonly privateAddresses?: boolean | readonly string[];
 }
 
+/** A request for `HttpClient`. */
 export interface HttpRequest {
   readonly url: string | URL;
   readonly method: string;
@@ -26,6 +27,7 @@ export interface HttpRequest {
   readonly allow?: Allow;
 }
 
+/** The answer to a request. */
 export interface HttpResponse {
   readonly status: number;
   /** Lower-case names; without cookies, which are credentials. */

@@ -7,6 +7,7 @@ export interface ProviderListOptions {
   readonly url?: string;
 }
 
+/** Options of `stripeEvents`. */
 export interface StripeEventsOptions extends ProviderListOptions {
   /** A restricted key that may read events is enough. */
   readonly apiKey: string;
@@ -14,6 +15,7 @@ export interface StripeEventsOptions extends ProviderListOptions {
   readonly types?: readonly string[];
 }
 
+/** Options of `githubDeliveries`. */
 export interface GithubDeliveriesOptions extends ProviderListOptions {
   /** Of a person or an app that may read the hook. */
   readonly token: string;
@@ -23,6 +25,7 @@ export interface GithubDeliveriesOptions extends ProviderListOptions {
   readonly answered?: boolean;
 }
 
+/** Options of `shopifyResources`. */
 export interface ShopifyResourcesOptions extends ProviderListOptions {
   /** Such as 'my-shop.myshopify.com'. */
   readonly shop: string;

@@ -27,6 +27,7 @@ export interface BackfillEvent {
   readonly tenant?: string;
 }
 
+/** The second argument of a method with `@BackfillSource`. */
 export interface BackfillContext {
   /** Fires when the run is stopped. */
   readonly signal: AbortSignal;

@@ -38,9 +38,7 @@ export function refuseContradictions(source: Source, options: HandlerOptions, at
     );
   }
   if (options.onDead !== undefined && options.key === undefined) {
-    throw new ConfigurationError(
-      `${at}: 'onDead' needs a key; expected 'key', received none`,
-    );
+    throw new ConfigurationError(`${at}: 'onDead' needs a key; expected 'key', received none`);
   }
 }
 

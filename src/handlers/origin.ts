@@ -22,9 +22,6 @@ export function foundTwice(what: string, first: Origin, second: Origin, remedy: 
   const isOne = first.code === second.code && first.at === second.at;
   const places = [first, second].map(({ at, module }) => `${at} in ${module}`).join(' and ');
   return new ConfigurationError(
-    `${what}: ${places}. ` +
-      (isOne
-        ? 'Provide the class in one module only, and export it there'
-        : remedy),
+    `${what}: ${places}. ` + (isOne ? 'Provide the class in one module only, and export it there' : remedy),
   );
 }

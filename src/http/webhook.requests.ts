@@ -107,6 +107,5 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
   return (
     'the body was slower than bodyTimeout, or there is no room for it now: bodies in memory use the whole byteBudget, ' +
     "or this source's share of it"
-
   );
 }

@@ -16,6 +16,7 @@ import { handshakeAnswer } from '../sources/handshake.js';
 import { judged, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
 
+/** A verified request: a delivery, or a handshake of the vendor. */
 export type Verified =
   | { readonly kind: 'delivery'; readonly delivery: VerifiedDelivery }
   /** A challenge of the vendor, answered in its own form. */

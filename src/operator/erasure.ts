@@ -10,6 +10,7 @@ import { inTransaction } from '../storage/postgres/connection.js';
 import { Audit, targetOfEvents } from '../storage/desk/audit.js';
 import { ErasureStore, type ErasableRow } from '../storage/desk/erasure.store.js';
 
+/** The person who erases, and the reason. */
 export interface ErasureOptions {
   /** Who asks. */
   readonly by: string;
@@ -23,6 +24,7 @@ export interface ErasedWork {
   readonly name: string;
 }
 
+/** The result of an erasure. */
 export interface ErasureReport {
   /** `already`: erased before, and left as it was. `unknown`: no such event; one that comes later is stored. */
   readonly outcome: 'erased' | 'already' | 'unknown';

@@ -46,6 +46,7 @@ export const FILTERS = {
   rejections: ['source', 'reason', 'error', 'after', 'before'],
   audit: ['by', 'action', 'target', 'why', 'after', 'before'],
 } as const satisfies Record<string, readonly Key[]>;
+/** A list that takes a filter. */
 export type FilteredList = keyof typeof FILTERS;
 
 /** The key of a word without one. */

@@ -66,9 +66,11 @@ export interface InspectedSource {
 }
 export type { InspectedSecret } from './explain/inspected-secrets.js';
 
+/** A process, as the list of relays shows it. */
 export interface InspectedInstance extends SeenInstance {
   readonly alive: boolean;
 }
+/** The processes, their leases and their lag. */
 export interface InspectedRelays {
   readonly instances: readonly InspectedInstance[];
   /** Jobs that one instance at a time does. */
@@ -228,6 +230,7 @@ export class Inspector {
     return [...this.registry.effects().keys()];
   }
 
+  /** Dead rows in groups of one error, those with the newest row first. @throws InputRefused for a wrong filter */
   async deadGroups(filter = '', after?: string, look: ListView = {}): Promise<ListPage<'groups', DeadGroup>> {
     const parsed = this.parsed(filter, 'dead', look);
     const { groups, next } = await this.reads.run((manager) =>
@@ -271,6 +274,7 @@ export class Inspector {
     return this.registry.handler(name)?.source ?? this.registry.routes().get(name)?.source;
   }
 
+  /** Samples of rejected requests, the newest first. @throws InputRefused for a wrong filter */
   async rejections(
     filter = '',
     before?: string,
@@ -351,6 +355,7 @@ export class Inspector {
     );
   }
 
+  /** The running processes, their leases and their lag. */
   async relays(): Promise<InspectedRelays> {
     return this.reads.run(async (manager) => {
       const rows = await this.relayRows.list(manager);
@@ -363,6 +368,7 @@ export class Inspector {
     });
   }
 
+  /** The audit, the newest row first. @throws InputRefused for a wrong filter */
   async audit(filter = '', before?: string, look: ListView = {}): Promise<ListPage<'audit', AuditRow>> {
     const parsed = this.parsed(filter, 'audit', look);
     const audit = await this.reads.run((manager) => this.auditRows.list(manager, parsed, PAGE, before));
@@ -380,6 +386,7 @@ export class Inspector {
     return { dead, parked };
   }
 
+  /** The newest 100 alerts. */
   async alerts(): Promise<ToldAlert[]> {
     return this.reads.run((manager) => this.alertRows.list(manager, 100));
   }

@@ -191,6 +191,7 @@ export class Operator {
     return this.inspector.secrets(source);
   }
 
+  /** The pauses that hold now. */
   async paused(): Promise<readonly Pause[]> {
     return this.pauses.list();
   }

@@ -15,6 +15,7 @@ import { RetentionStore, type ClaimsPage, type MarkCursor } from '../storage/des
 import { storeErrorText } from '../storage/postgres/store-error.js';
 import { FormerSources } from './former-sources.js';
 
+/** Counts of one run of the retention. */
 export interface RetentionReport {
   /** False when another instance was at it. */
   readonly ran: boolean;

@@ -68,6 +68,7 @@ export class Stats {
     private readonly relays: RelayStore,
   ) {}
 
+  /** Counts of all instances, for the last hour or day. */
   async overview(range: Range, nowMs = Date.now()): Promise<Overview> {
     const { sinceMs, stepMs } = RANGES[range];
     return this.reads.run(async (manager) => {

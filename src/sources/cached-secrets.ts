@@ -5,6 +5,7 @@ import type { WebhookRequest } from '../core/request.js';
 import type { Secrets, TenantSecrets } from '../core/options/source.js';
 import { RemoteKeys } from './keys/remote-keys.js';
 
+/** Options of `cachedSecrets`. */
 export interface CachedSecretsOptions {
   /** Whose request this is, from its URL or a header: a tenant's name; undefined refuses the request. Not verified yet. */
   readonly key: (request: WebhookRequest) => string | undefined;

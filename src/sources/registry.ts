@@ -62,6 +62,7 @@ import { zoom } from './providers/zoom.js';
 
 /** Options as a file gives them: the provider checks names and its own values, the module the policies. */
 export type UntypedOptions = Readonly<Record<string, unknown>>;
+/** A provider's function for options that a file gives. */
 export type UntypedFactory = (options: UntypedOptions) => SourceDefinition;
 
 /**

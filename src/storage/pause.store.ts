@@ -4,8 +4,10 @@ import { storable } from '../core/event.js';
 import { DESTINATION_STATES, type DestinationState } from './destination.store.js';
 import { query } from './schema/own-schema.js';
 
+/** What a pause stops. */
 export type PauseKind = 'source' | 'handler' | 'effect';
 
+/** A pause, with the person and the reason. */
 export interface Pause {
   readonly kind: PauseKind;
   /** A source's name, or the full name of a handler or an effect. */

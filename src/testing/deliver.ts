@@ -129,6 +129,7 @@ export interface ShuffledDeliveries {
   readonly verdicts: readonly Verdict[];
 }
 
+/** Delivers an event past the signature: it is claimed, deduplicated and handled. `deliver.twice` and `deliver.shuffled` repeat and reorder. */
 export const deliver: Deliver = Object.assign(once, { twice, shuffled });
 
 /** Without a value, of a function, a bigint or a circle JSON.stringify makes nothing, or throws. */

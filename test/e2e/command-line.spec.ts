@@ -100,7 +100,11 @@ describe('the command line', () => {
       ['no place', ['status'], /expected --app .* or -d .* or DATABASE_URL/],
       ['no application', ['replay', '--all', ...ANN], /replay needs the application's handlers.*--app/],
       ['no name for the audit', ['pause', 'source', 'stripe', '--reason', 'x'], /--by: expected your name/],
-      ['no reason for the audit', ['pause', 'source', 'stripe', '--by', 'ann'], /--reason: expected a reason/],
+      [
+        'no reason for the audit',
+        ['pause', 'source', 'stripe', '--by', 'ann'],
+        /--reason: expected a reason/,
+      ],
       ['a DataSource file that is not there', ['status', '-d', 'no-such.ts'], /received 'no-such.ts'/],
       [
         'a module file that is not there',

@@ -83,8 +83,7 @@ describe('deliver', () => {
 
   const circle: Record<string, unknown> = {};
   circle.circle = circle;
-  const JSON_EXPECTED =
-    '.payload: expected a payload that JSON can hold, received ';
+  const JSON_EXPECTED = '.payload: expected a payload that JSON can hold, received ';
   const DATE_EXPECTED = ".occurredAt: expected a Date, such as new Date('2026-11-30T12:00:00Z'), received ";
   it.each([
     ['no event', undefined, ': expected object, received undefined'],

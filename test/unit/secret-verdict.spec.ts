@@ -32,7 +32,7 @@ describe('the verdict on a secret', () => {
     [
       'one that a function gave',
       { lastAt: ago(2 * DAY), configured: null },
-      "last used 2 days ago, given by a function: ask its owner if it can be removed",
+      'last used 2 days ago, given by a function: ask its owner if it can be removed',
     ],
     [
       'one of a provider that does not say for how long it retries',

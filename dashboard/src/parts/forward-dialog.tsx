@@ -70,8 +70,8 @@ export function ForwardDialog(props: {
       }}
     >
       <p>
-        The stored bytes and headers are sent to another address; nothing changes here. Hidden content can
-        be read there.
+        The stored bytes and headers are sent to another address; nothing changes here. Hidden content can be
+        read there.
       </p>
       <label>
         URL

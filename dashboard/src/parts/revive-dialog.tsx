@@ -108,8 +108,8 @@ export function CancelDialog(props: {
     >
       <p>
         {effects.length === 1 ? 'It is' : 'They are'} not called any more. Earlier attempts are not undone,
-        and an effect that has begun goes on. The key stays taken: the application needs another key to enqueue
-        the effect again.
+        and an effect that has begun goes on. The key stays taken: the application needs another key to
+        enqueue the effect again.
       </p>
     </ActDialog>
   );
@@ -131,8 +131,8 @@ export function GiveUpDialog({ ids, onClose }: { ids: readonly string[]; onClose
       }}
     >
       <p>
-        They stay dead, with their error: no redelivery starts them again, and rows behind them in the order of a
-        key go on. You can still revive or replay them.
+        They stay dead, with their error: no redelivery starts them again, and rows behind them in the order
+        of a key go on. You can still revive or replay them.
       </p>
     </ActDialog>
   );

@@ -191,8 +191,8 @@ function Dialogs(props: { event: EventDetail; doing: Doing; dead: EventRow[]; cl
         }}
       >
         <p>
-          Body, headers and payloads are removed, and pending work is cancelled. The id stays, so a redelivery is a
-          duplicate. This cannot be undone.
+          Body, headers and payloads are removed, and pending work is cancelled. The id stays, so a redelivery
+          is a duplicate. This cannot be undone.
         </p>
       </ActDialog>
     );

@@ -175,9 +175,7 @@ function SourceFacts({ source }: { source: Source }) {
       />
       <h3>Handlers</h3>
       {source.handlers.length === 0 ? (
-        <p class="hint">
-          None: events are kept. Add a handler, then replay them.
-        </p>
+        <p class="hint">None: events are kept. Add a handler, then replay them.</p>
       ) : (
         <ul class="rows">
           {source.handlers.map((one) => (
@@ -308,7 +306,7 @@ export function Audit({ route }: { route: Route }) {
   );
   return (
     <>
-      <PageHead title="Audit" hint="Who did what, and why" />
+      <PageHead title="Audit" hint="Actions of people, with their reasons" />
       <FilterBox list="audit" value={q} onChange={(value) => (location.hash = href('audit', { q: value }))} />
       <Paged
         key={q}

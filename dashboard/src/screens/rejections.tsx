@@ -34,10 +34,7 @@ export function Rejections({ route }: { route: Route }) {
   );
   return (
     <>
-      <PageHead
-        title="Rejections"
-        hint="Samples of rejected requests, with the most likely cause"
-      >
+      <PageHead title="Rejections" hint="Samples of rejected requests, with the most likely cause">
         {canVerify && (
           <button type="button" class="primary" onClick={() => setVerifying(true)}>
             Verify again…

@@ -37,9 +37,7 @@ export const replay: Definition<ReplayOptions> = {
     new Option('--to <time>', 'received until').argParser(moment),
     new Option('--limit <n>', 'at most so many events; default: 1000').argParser(count),
     new Option('--all', 'every event'),
-    new Option('--refire <effects>', 'effects to call once more although they are done').argParser(
-      list,
-    ),
+    new Option('--refire <effects>', 'effects to call once more although they are done').argParser(list),
     new Option('--new-effects <policy>', 'effects that a handler enqueues for the first time')
       .choices(['refuse', 'allow'])
       .default('refuse'),

@@ -83,6 +83,7 @@ export interface WebhooksOptions {
   readonly schema?: string;
 }
 
+/** The loop that leases and runs rows, in this process. */
 export interface RelayOptions {
   /** Longest pause between two looks at the outbox; a commit of this process wakes the relay at once. @default '1s' */
   readonly pollInterval?: Duration;
@@ -123,6 +124,7 @@ export interface AlertOptions {
   readonly duplicateRatio?: number;
 }
 
+/** Samples of rejected requests. */
 export interface RejectionOptions {
   /**
    * For how long samples of rejected requests are kept with bytes and signature, so that they can be verified again once a secret
@@ -131,6 +133,7 @@ export interface RejectionOptions {
   readonly keep?: Duration | false;
 }
 
+/** The nightly deletion. */
 export interface RetentionOptions {
   /** Cron expression of the nightly run. @default '17 3 * * *' */
   readonly schedule?: string;
@@ -192,6 +195,7 @@ export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOp
   readonly hydrate?: Hydrate<TPayload>;
 }
 
+/** Marks an event as superseded when a newer one of its resource was handled. */
 export interface SkipStale<TPayload = unknown> {
   /** The resource that the event is about. */
   key(event: WebhookEvent<TPayload>): string;
@@ -213,6 +217,7 @@ export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
 export type BusinessRecord<TPayload = unknown> = BusinessRecordPolicy &
   (RecordByEntity<TPayload> | RecordByFunction<TPayload>);
 
+/** When the reconciler looks for a record, and its action for a missing one. */
 export interface BusinessRecordPolicy {
   /** How far back, by arrival of the event. @default '24h' */
   readonly window?: Duration;
@@ -224,12 +229,14 @@ export interface BusinessRecordPolicy {
   readonly onMissing?: 'reprocess' | 'report';
 }
 
+/** A business record that is a row of an entity. */
 export interface RecordByEntity<TPayload = unknown> {
   readonly entity: EntityTarget<ObjectLiteral>;
   /** What identifies the record; an empty condition is refused, since it would match any. */
   where(event: WebhookEvent<TPayload>): FindOptionsWhere<ObjectLiteral> | FindOptionsWhere<ObjectLiteral>[];
 }
 
+/** A business record that a function of the application looks for. */
 export interface RecordByFunction<TPayload = unknown> {
   /** Returns those of the events, up to 200 at once, whose record is missing. Only reads; asked again, one by one, under lock. */
   missing(
@@ -274,6 +281,7 @@ export interface EffectOptions<TPayload = unknown> extends WorkOptions, OrderOpt
   readonly opensAfter?: number | false;
 }
 
+/** The second argument of an effect's `probe`. */
 export interface ProbeContext {
   /** The idempotency key that the attempts used. */
   readonly key: string;

@@ -17,6 +17,7 @@ export interface SourceDefinition<TPayload = unknown> extends SourcePolicies {
  */
 export type Secrets =
   readonly string[] | ((request: WebhookRequest) => TenantSecrets | Promise<TenantSecrets>);
+/** Live secrets, and the tenant that they belong to. */
 export type TenantSecrets =
   readonly string[] | { readonly secrets: readonly string[]; readonly tenant?: string };
 
@@ -81,4 +82,5 @@ export interface SourceRetention {
   readonly effects?: Duration;
 }
 
+/** A Content-Encoding that a source may accept. */
 export type Encoding = 'gzip' | 'deflate' | 'br';

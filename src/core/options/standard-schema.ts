@@ -8,8 +8,10 @@ export interface StandardSchema<TOutput = unknown> {
     validate(value: unknown): StandardResult<TOutput> | Promise<StandardResult<TOutput>>;
   };
 }
+/** The output of a Standard Schema, or its mismatches. */
 export type StandardResult<TOutput> =
   { readonly value: TOutput; readonly issues?: undefined } | { readonly issues: readonly StandardIssue[] };
+/** One mismatch that a Standard Schema reports. */
 export interface StandardIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;

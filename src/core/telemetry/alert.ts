@@ -109,4 +109,5 @@ export type Alert =
   /** A handler used its manager, or started a query, after it had ended; the work was not done. */
   | { readonly kind: 'manager-misused'; readonly name: string; readonly detail: string };
 
+/** Receives alerts. The relay does not wait for it, and an error of it is logged. */
 export type OnAlert = (alert: Alert) => void | Promise<void>;

@@ -5,6 +5,7 @@ import type { EventKey } from '../event.js';
 export interface LifecycleOfEvent extends EventKey {
   readonly type: string;
 }
+/** A handler's or an effect's row, as listeners get it. */
 export interface LifecycleOfRow {
   readonly outboxId: string;
   /** The full name of the handler (`source/name`), or that of the effect. */
@@ -30,6 +31,7 @@ export interface LifecycleEvents {
   readonly replayed: EventKey;
 }
 
+/** A function that `WebhookLifecycle.on` calls. */
 export type LifecycleListener<N extends keyof LifecycleEvents> = (event: LifecycleEvents[N]) => unknown;
 type Listeners = { [N in keyof LifecycleEvents]?: Set<LifecycleListener<N>> };
 

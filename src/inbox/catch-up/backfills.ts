@@ -35,6 +35,7 @@ export interface BackfillOptions extends Partial<Decider> {
   readonly onProgress?: (report: BackfillReport) => void;
 }
 
+/** Counts of one backfill. */
 export interface BackfillReport {
   /** Events that the list held. */
   readonly seen: number;

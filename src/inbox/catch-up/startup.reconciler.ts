@@ -17,6 +17,7 @@ import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { isOwed, OwedRows } from './owed-rows.js';
 import { RecordReconciler, type RecordReport } from './record.reconciler.js';
 
+/** Counts of one run of the reconciler. */
 export interface ReconcileReport {
   /** False when another instance was at it. */
   readonly ran: boolean;

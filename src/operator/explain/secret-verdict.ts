@@ -12,6 +12,7 @@ export interface SecretFacts {
   readonly isAssumed?: boolean;
 }
 
+/** Whether a secret can be removed, and when. */
 export interface SecretVerdict {
   /** From then on nothing signed with it can come any more; null while that cannot be said. */
   readonly safeFrom: Date | null;

@@ -19,6 +19,7 @@ import type { StoredEvent } from '../../storage/stored-event.js';
 import type { BulkOptions } from '../bulk.options.js';
 import { signedAnew, type ForwardSignature, type Resigned } from './signed-anew.js';
 
+/** Options of `Replays.forward`. */
 export interface ForwardOptions extends BulkOptions<ForwardReport> {
   /**
    * https to public addresses only, unless this opens it: `{ http: true, privateAddresses: ['10.1.2.3'] }` for a colleague's machine.
@@ -44,6 +45,7 @@ export interface NotForwarded {
   readonly why: string;
 }
 
+/** Counts of one forward. */
 export interface ForwardReport {
   /** To go on with when the forward was interrupted, or some have failed. */
   readonly id: string;

@@ -25,6 +25,7 @@ import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
 
 export type { ReplaySelection } from './replay-selection.js';
 
+/** Options of `Replays.run`. */
 export interface ReplayOptions extends BulkOptions<ReplayReport> {
   /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
   readonly refire?: readonly string[];
@@ -36,6 +37,7 @@ export interface ReplayOptions extends BulkOptions<ReplayReport> {
   readonly newEffects?: NewEffects;
 }
 
+/** Counts of one replay. */
 export interface ReplayReport {
   /** To go on with when the replay was interrupted. */
   readonly id: string;

@@ -17,10 +17,7 @@ export function checkEnqueue(effect: string, { key, delayMs, runAt }: EnqueueOpt
     throw refuse(`a key that is no text, or holds NUL (a ${typeof key})`, 'give an id as text');
   const bytes = Buffer.byteLength(key ?? '');
   if (bytes > MAX_KEY_BYTES)
-    throw refuse(
-      `a key of ${bytes} bytes, and at most ${MAX_KEY_BYTES} are kept`,
-      'give an id, or a hash',
-    );
+    throw refuse(`a key of ${bytes} bytes, and at most ${MAX_KEY_BYTES} are kept`, 'give an id, or a hash');
   if (delayMs != null && !(typeof delayMs === 'number' && delayMs >= 0 && delayMs <= MAX_DELAY_MS))
     throw refuse(
       `delayMs ${String(delayMs)}`,

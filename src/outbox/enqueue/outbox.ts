@@ -15,6 +15,7 @@ import { checkEnqueue } from './enqueue.options.js';
 import { freeze, newEffect } from './run-enqueue.js';
 import { WakeUp } from '../wake/wake-up.js';
 
+/** Options of `Outbox.enqueue`. */
 export interface OutboxEnqueueOptions extends EnqueueOptions {
   /**
    * Take a manager without a transaction: the effect is owed from this call on, whatever becomes of the caller's own writes.

@@ -78,7 +78,9 @@ export class Turns {
       );
       if (moved > 0) this.wakeUp.wakeOwn([name]);
     } catch (error) {
-      this.logger.warn(logLine(`tenants behind a backlog could not be brought forward: ${storeErrorText(error)}`, { name }));
+      this.logger.warn(
+        logLine(`tenants behind a backlog could not be brought forward: ${storeErrorText(error)}`, { name }),
+      );
     }
   }
 

@@ -183,7 +183,9 @@ export class FailureSettler {
       if (await this.record(row, { state: 'dead', reason }, text)) this.tellDead(row, reason, text);
     } catch (error) {
       // Its lease will end: those leased beside it run all the same.
-      this.logger.error(logLine(`a row could not be recorded as dead (${text}): ${errorText(error)}`, rowFacts(row)));
+      this.logger.error(
+        logLine(`a row could not be recorded as dead (${text}): ${errorText(error)}`, rowFacts(row)),
+      );
     }
   }
 

@@ -26,6 +26,7 @@ export type DedupeKey =
 /** Runs after verification. Its result must be 1..255 bytes without control characters; longer ones are stored as their SHA-256. */
 export type DedupeFunction = (event: DedupeInput) => string;
 
+/** The argument of a `dedupe` function. */
 export interface DedupeInput {
   readonly request: WebhookRequest;
   /** The event's JSON, or undefined when the body is not JSON. */

@@ -3,6 +3,7 @@ const MAX_BYTES = 65_536;
 /** How long a fetch may take, in milliseconds. */
 const TIMEOUT_MS = 5_000;
 
+/** A function like the global `fetch`. */
 export type Fetch = typeof globalThis.fetch;
 
 /** Another answer than 200. */

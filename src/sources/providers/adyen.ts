@@ -20,6 +20,7 @@ import { days, seconds } from '../times.js';
 import { ADYEN_TYPES } from '../types/payments.types.js';
 import { adyenItems, adyenSignedText, unbelievedItem } from './adyen-item.js';
 
+/** Options of `adyen()`. */
 export interface AdyenOptions extends SourceOptions {
   /**
    * `payments`: standard webhooks, each item of the batch signed in itself. `platform`: balance platform and management

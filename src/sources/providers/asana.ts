@@ -9,6 +9,7 @@ import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';
 
+/** Options of `asana()`. */
 export interface AsanaOptions extends SourceOptions {
   /**
    * Called with the secret that Asana sends while a webhook is being created; store it, so that `secrets` gives it from then

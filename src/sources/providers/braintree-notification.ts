@@ -31,10 +31,7 @@ export function braintreeForm(body: Buffer): { signature: string; payload: strin
   if (!/^[A-Za-z0-9+=/\n]+$/.test(payload))
     throw new SignatureRejection('malformed-signature', 'bt_payload is no base64');
   if (isBraintreeChallenge(payload.trimEnd()))
-    throw new SignatureRejection(
-      'wrong-signature',
-      'bt_payload is a challenge, which is signed for anyone',
-    );
+    throw new SignatureRejection('wrong-signature', 'bt_payload is a challenge, which is signed for anyone');
   return { signature, payload };
 }
 

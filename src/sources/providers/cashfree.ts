@@ -6,6 +6,7 @@ import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';
 
+/** Options of `cashfree()`. */
 export interface CashfreeOptions extends SourceOptions {
   /**
    * What stands between timestamp and body in the signed text. Cashfree's pages disagree: payments have nothing there, prepaid

@@ -9,6 +9,7 @@ import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';
 
+/** Options of `convoy()`. */
 export interface ConvoyOptions extends SourceOptions, EventFields {
   /** `advanced` signs a time, `simple` the body alone; the project's setting. @default 'advanced' */
   readonly mode?: 'simple' | 'advanced';

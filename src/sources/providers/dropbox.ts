@@ -9,6 +9,7 @@ import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 
+/** Options of `dropbox()`. */
 export interface DropboxOptions extends SourceOptions {
   /**
    * What makes two notifications one. Dropbox sends neither id nor time, so that two changes of one account can have equal

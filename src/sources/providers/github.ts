@@ -7,6 +7,7 @@ import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
 import { GITHUB_TYPES } from '../types/platforms.types.js';
 
+/** Options of `github()`. */
 export interface GithubOptions extends SourceOptions {
   /**
    * Reads `X-Hub-Signature` (HMAC-SHA1) instead, which GitHub sends beside the SHA-256 header and old GitHub Enterprise

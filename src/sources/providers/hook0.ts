@@ -16,8 +16,10 @@ const ID = 'X-Event-Id';
 const TYPE = 'X-Event-Type';
 const MAX_HEADERS = 50;
 
+/** A version of Hook0's signature. */
 export type Hook0Version = 'v0' | 'v1';
 
+/** Options of `hook0()`. */
 export interface Hook0Options extends SourceOptions {
   /**
    * Versions that are accepted; v1 counts where both are there. v0 covers no header: where the sender sends both, whoever

@@ -17,8 +17,10 @@ import type { SourceOptions } from '../source-options.js';
 import { hours, minutes, seconds } from '../times.js';
 import { publicUrlOption } from '../url-option.js';
 
+/** A version of HubSpot's signature. */
 export type HubspotVersion = 'v1' | 'v2' | 'v3';
 
+/** Options of `hubspot()`. */
 export interface HubspotOptions extends SourceOptions {
   /** Scheme and host under which HubSpot calls you, 'https://hooks.example.com': the whole URL is signed. */
   readonly publicUrl: string;

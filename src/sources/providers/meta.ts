@@ -11,6 +11,7 @@ import type { SourceOptions } from '../source-options.js';
 import { days, seconds } from '../times.js';
 import { metaEvents, type MetaEventUnit } from './meta-events.js';
 
+/** Options of `meta()`. */
 export interface MetaOptions extends SourceOptions {
   /** The verify token that you entered with the callback URL. @default subscriptions are not confirmed */
   readonly verifyToken?: string;

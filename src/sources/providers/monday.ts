@@ -15,6 +15,7 @@ import { textKey } from '../signing/secret-key.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';
 
+/** Options of `monday()`. */
 export interface MondayOptions extends SourceOptions {
   /** Your endpoint's URL, which the token's `aud` must be. @default not compared */
   readonly audience?: string;

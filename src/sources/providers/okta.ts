@@ -7,6 +7,7 @@ import { presentedToken, verifyToken } from '../signing/token.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 
+/** Options of `okta()`. */
 export interface OktaOptions extends SourceOptions {
   /** Header in which Okta sends the secret, as configured for the hook. @default 'Authorization' */
   readonly authenticationHeader?: string;

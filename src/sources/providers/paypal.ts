@@ -19,6 +19,7 @@ import { signedTime } from '../signing/signed-time.js';
 import type { SourceOptions } from '../source-options.js';
 import { days } from '../times.js';
 
+/** Options of `paypal()`. */
 export interface PaypalOptions extends Omit<SourceOptions, 'secrets'>, CertificateOptions {
   /** Ids of your webhooks, as the developer dashboard shows them. The id is signed and not in the request. */
   readonly webhookIds: Secrets;

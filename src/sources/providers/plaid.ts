@@ -18,6 +18,7 @@ import { hours, minutes, seconds } from '../times.js';
 
 const HEADER = 'Plaid-Verification';
 
+/** Options of `plaid()`. */
 export interface PlaidOptions extends SourceOptions {
   /**
    * What makes two webhooks one. Plaid sends no event id, and its token is new for every attempt, so that no preset can tell a

@@ -6,6 +6,7 @@ import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 
+/** Options of `qonto()`. */
 export interface QontoOptions extends SourceOptions {
   /** Which of Qonto's two schemes: `X-Qonto-Signature` with a time, or `Qonto-SHA256-Signature` without. @default 'business' */
   readonly api?: 'business' | 'onboarding';

@@ -22,6 +22,7 @@ import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';
 import { isSnsUrl, SNS_MEMBERS, snsSignedText } from './sns-message.js';
 
+/** Options of `sns()`. */
 export interface SnsOptions extends Omit<SourceOptions, 'secrets'>, CertificateOptions {
   /** ARNs of the topics that may send here. Anyone with an AWS account can have SNS sign a message; only the topic is yours. */
   readonly topicArns: Secrets;

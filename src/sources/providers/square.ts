@@ -10,6 +10,7 @@ import { hours, seconds } from '../times.js';
 import { urlOption } from '../url-option.js';
 import { SQUARE_TYPES } from '../types/square.types.js';
 
+/** Options of `square()`. */
 export interface SquareOptions extends SourceOptions {
   /** The notification URL exactly as it stands in the subscription, query and trailing slash included: it is signed. */
   readonly notificationUrl: string;

@@ -10,6 +10,7 @@ import type { SourceOptions } from '../source-options.js';
 import { seconds } from '../times.js';
 import { urlOption } from '../url-option.js';
 
+/** Options of `trello()`. */
 export interface TrelloOptions extends SourceOptions {
   /** The `callbackURL` exactly as the webhook was created with: it is signed. */
   readonly callbackUrl: string;

@@ -16,6 +16,7 @@ import { publicUrlOption } from '../url-option.js';
 import { twilioEvent } from './twilio-event.js';
 import { withAndWithoutPort } from './twilio-url.js';
 
+/** Options of `twilio()`. */
 export interface TwilioOptions extends SourceOptions {
   /**
    * Scheme and host (and port, credentials and path prefix, if any) under which Twilio calls you, character for character:

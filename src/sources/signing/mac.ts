@@ -4,6 +4,7 @@ import { equalBytes } from './constant-time.js';
 import { decodeStrict, type DigestEncoding } from './digest-text.js';
 import { refuseTooMany, type KeyOf } from './secret-key.js';
 
+/** The hash of an HMAC. */
 export type MacAlgorithm = 'sha1' | 'sha256' | 'sha384' | 'sha512';
 
 const SIZES: Readonly<Record<MacAlgorithm, number>> = { sha1: 20, sha256: 32, sha384: 48, sha512: 64 };

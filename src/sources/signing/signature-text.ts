@@ -51,6 +51,7 @@ export function firstOf(
   };
 }
 
+/** The format of a header of pairs, such as `t=1700000000,v1=ab12…`. */
 export interface PairsFormat {
   /** Between two pairs. @default ',' */
   readonly separator?: string;

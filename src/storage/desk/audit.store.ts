@@ -12,6 +12,7 @@ export interface AuditEntry {
   readonly reason: string;
   readonly detail?: Readonly<Record<string, unknown>>;
 }
+/** One row of the audit. */
 export interface AuditRow extends AuditEntry {
   readonly id: string;
   readonly at: Date;

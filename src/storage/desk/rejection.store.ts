@@ -24,6 +24,7 @@ export interface KeptRequest {
   readonly headers: readonly (readonly [string, string])[];
   readonly body: Buffer;
 }
+/** A rejected request, as the list shows it. */
 export interface ListedRejection extends Rejected {
   /** Bytes and signature are there, so that it can be verified again. */
   readonly kept: boolean;

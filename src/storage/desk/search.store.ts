@@ -32,6 +32,7 @@ import {
   type Walk,
 } from './search.sql.js';
 
+/** An event, as the list shows it. */
 export interface ListedEvent extends EventKey {
   readonly id: string;
   readonly type: string;
@@ -60,6 +61,7 @@ export interface EventPage {
   readonly rowsLookedAt?: number;
 }
 
+/** An event with its verification and conflicts. */
 export interface EventDetail extends Omit<
   ListedEvent,
   'effectsPending' | 'effectsDone' | 'effectsDead' | 'effectsParked'
@@ -99,12 +101,14 @@ export interface EventRow extends WorkRow {
   readonly result: string | null;
   readonly payloadBytes: number | null;
 }
+/** An effect's row, with the event that led to it. */
 export interface EffectRow extends WorkRow {
   readonly source: string | null;
   readonly tenant: string | null;
   readonly eventId: string | null;
   readonly claimId: string | null;
 }
+/** A delivery that contradicts the stored event. */
 export interface Conflict {
   readonly kind: 'other-bytes' | 'suspected-replay';
   readonly sha256: string;

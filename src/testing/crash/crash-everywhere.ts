@@ -19,6 +19,7 @@ import { OutsideCalls } from './outside-calls.js';
  */
 export type CrashDelivery = (app: INestApplicationContext, id: string) => Promise<unknown>;
 
+/** Options of `crashEverywhere`. */
 export interface CrashOptions {
   /** How long one step may take, in milliseconds. @default 30000 */
   readonly stepMs?: number;
@@ -32,6 +33,7 @@ export interface CrashFault {
   readonly problems: readonly string[];
 }
 
+/** The result of a run without faults. */
 export interface CrashReport {
   /** Every step that was tried, in order. */
   readonly steps: readonly string[];

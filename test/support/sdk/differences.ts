@@ -127,7 +127,7 @@ export const differences: readonly Difference[] = [
   },
   {
     provider: 'sendgrid',
-    title: 'a time that is none',
+    title: 'a time that is not a number',
     sdkAccepts: true,
     headers: ['x-twilio-email-event-webhook-signature', 'x-twilio-email-event-webhook-timestamp'],
     request: () => {
