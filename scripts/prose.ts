@@ -18,7 +18,7 @@ export const TURNS: readonly (readonly [RegExp, string])[] = [
   [/[,;] (?:and )?(?:what|who) (?!\w+ to\b)/, 'name the thing or the person'],
   [/\bnobody\b/i, "say which person or process: 'an unknown name'"],
   [
-    /\bwhat (?:came|comes|goes|runs|waits|waited|was|others)\b(?!.*\?)/i,
+    /\bwhat (?:came|comes|goes|runs|waits|waited|was|others)\b(?!.*\?)/,
     'name the thing that comes, runs or waits',
   ],
   [/\btold of\b/i, 'say which call or log line shows it'],

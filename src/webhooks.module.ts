@@ -53,6 +53,7 @@ export interface WebhooksModuleExtras {
 /** Options of `forRootAsync`: the factory of the module's options, and options that Nest needs before it. */
 export interface WebhooksModuleAsyncOptions extends WebhooksModuleExtras, Pick<ModuleMetadata, 'imports'> {
   readonly inject?: FactoryProvider<WebhooksOptions>['inject'];
+  /** Returns the options of the module. */
   readonly useFactory: FactoryProvider<WebhooksOptions>['useFactory'];
 }
 

@@ -79,6 +79,7 @@ export interface Provider {
    */
   readonly handshake?: {
     readonly methods: readonly string[];
+    /** The answer to a challenge; undefined for another request. */
     answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined;
     /**
      * As `answer`, where the application or the vendor has to be called first (Asana, SNS); asked when `answer` gave nothing.

@@ -42,6 +42,7 @@ export class WebhooksDashboardModule implements OnApplicationBootstrap {
     };
   }
 
+  /** Warns about a dashboard without a guard. */
   onApplicationBootstrap(): void {
     if (this.options.unauthenticated) {
       this.logger.warn(

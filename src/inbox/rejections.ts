@@ -42,6 +42,7 @@ export class Rejections {
   ) {}
 
   /**
+   * Counts a refused request, and logs or samples it.
    * @param source name of a configured source, or '' for what reached none
    * @param detail as a function where it costs something to make: it is called for a line or a sample, and not for each request
    * @param request set where the signature was looked at, so that a sample of it can be explained later

@@ -11,7 +11,10 @@ export interface BulkOptions<TReport> {
   readonly perSecond?: number;
   /** Id of one that was interrupted: events that it has taken are left out. @default a new one */
   readonly id?: string;
-  /** @param selected events of the selection */
+  /**
+   * Called after each event.
+   * @param selected number of events in the selection
+   */
   readonly onProgress?: (report: TReport, selected: number) => void;
   /** Stops between two events. */
   readonly signal?: AbortSignal;

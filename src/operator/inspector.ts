@@ -163,7 +163,10 @@ export class Inspector {
     );
   }
 
-  /** @param id our id of the event */
+  /**
+   * An event with its rows, conflicts and history; undefined where there is none.
+   * @param id the package's id of the event
+   */
   async event(id: string): Promise<InspectedEvent | undefined> {
     return this.reads.run(async (manager) => {
       const detail = await this.search.detail(manager, id);

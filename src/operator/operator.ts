@@ -109,6 +109,7 @@ export class Operator {
   }
 
   /**
+   * Runs events again, with today's handlers.
    * @param refire names of effects to call once more although they are done
    * @param newEffects what becomes of effects that a handler which was done for an event enqueues for the first time
    */

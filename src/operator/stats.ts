@@ -37,6 +37,7 @@ export interface Step {
   readonly running: number | null;
   readonly deadRows: number | null;
 }
+/** Figures of all instances, for the last hour or day. */
 export interface Overview {
   readonly range: Range;
   readonly stepMs: number;

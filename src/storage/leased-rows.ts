@@ -22,6 +22,7 @@ export interface Rerun {
   /** Effects that the last run was refused. */
   readonly refused?: readonly NamedEffect[];
 }
+/** An effect by its name and key. */
 export interface NamedEffect {
   readonly name: string;
   readonly key: string;

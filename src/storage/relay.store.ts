@@ -22,6 +22,7 @@ export interface Instance {
   /** Sources that it has configured. */
   readonly sources: readonly string[];
 }
+/** A process that has reported within the hour. */
 export interface SeenInstance extends Omit<Instance, 'names' | 'sources'> {
   readonly startedAt: Date;
   readonly seenAt: Date;

@@ -207,6 +207,7 @@ export interface SkipStale<TPayload = unknown> {
 export interface Hydrate<TPayload = unknown, TCurrent = unknown> {
   /** The resource to fetch: runs in flight for one resource share a fetch. */
   key(event: WebhookEvent<TPayload>): string;
+  /** Fetches the resource's state, for `context.current`. An error of it is a failed attempt. */
   fetch(event: WebhookEvent<TPayload>, context: { readonly signal: AbortSignal }): Promise<TCurrent>;
 }
 

@@ -21,6 +21,7 @@ export interface ReplayPlan {
   /** Effects that are done and happen once more, under a new key. */
   readonly refired: readonly PlannedEffect[];
 }
+/** A handler that a replay would run. */
 export interface PlannedRun {
   readonly handler: string;
   /** Undefined for a handler that the event has not been handled by. */
@@ -33,6 +34,7 @@ export interface PlannedRun {
   /** Effects that its last run was refused: `newEffects: 'allow'` has them done. */
   readonly refused?: readonly NamedEffect[];
 }
+/** An effect that a replay would leave done, or call once more. */
 export interface PlannedEffect extends NamedEffect {
   readonly id: string;
 }
