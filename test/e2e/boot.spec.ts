@@ -169,7 +169,7 @@ describe.each(ADAPTERS)('boot on %s', (adapter) => {
         one() {}
       }
       await expect(startWith(Renamed)).rejects.toThrow(
-        "Renamed.one @OnWebhook('awardee'): expected former names in `was`, each once, received 'awardee/paid', which it has already",
+        "Renamed.one @OnWebhook('awardee'): expected former names in `was`, each once, received 'awardee/paid' twice",
       );
     });
 

@@ -212,9 +212,7 @@ describe.each(ADAPTERS)('where deliveries are to be sent, on %s', (adapter) => {
   it('a source with both handlers and a route is warned of at boot', async () => {
     await start({ controllers: [Both] });
     expect(
-      told(
-        "source 'awardee' has handlers and a route with @UseWebhook: what comes to /webhooks/awardee runs",
-      ),
+      told("source 'awardee' has handlers and a route with @UseWebhook: an event at /webhooks/awardee runs"),
     ).toHaveLength(1);
   });
 

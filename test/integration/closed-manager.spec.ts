@@ -169,7 +169,7 @@ describe('R35 R13 a handler that goes wrong leaves no row behind and is never re
       {
         error:
           `ManagerMisused: a query failed and its error was swallowed: select * from nope where what = '…': ` +
-          'relation "nope" does not exist; nothing of the run can be committed: throw it on, or run what may fail in ' +
+          'relation "nope" does not exist; the run cannot commit: throw the error again, or run a query that may fail in ' +
           'manager.transaction(), which is a savepoint',
       },
     ]);

@@ -406,7 +406,7 @@ describe('options that contradict each other stop the boot, naming the class and
       'inline for longer than the answer may take',
       { inline: true, timeout: '1m' },
       {},
-      /inline: true has the answer wait.*ackTimeout \(8000 ms\), received 60000 ms/,
+      /inline: true the answer waits.*ackTimeout \(8000 ms\), received 60000 ms/,
     ],
     ['onDead without a key', { onDead: 'block' }, {}, /'onDead'.*expected 'key'/],
     ['probeFirst without a probe', {}, { probeFirst: true }, /expected 'probe'/],
@@ -429,7 +429,7 @@ describe('options that contradict each other stop the boot, naming the class and
     [
       'a time-out longer than the lease of a delivery',
       { timeout: '9s' },
-      /Scripted\.handle.*retries: 'provider' has the answer wait.*ackTimeout \(8000 ms\), received 9000 ms: shorten/,
+      /Scripted\.handle.*retries: 'provider' the answer waits.*ackTimeout \(8000 ms\), received 9000 ms: shorten/,
     ],
   ])("%s under retries: 'provider'", async (_, handler, message) => {
     const webhooks = { sources: { awardee: awardeeSource({ retries: 'provider' }) } };

@@ -237,7 +237,7 @@ describe('shutdown', () => {
     latch.open();
     await closed;
     expect(told('draining')).toEqual([
-      'draining: what runs has up to 10 s jobs=1 deliveries=0 graceMs=10000',
+      'draining: running work has up to 10 s jobs=1 deliveries=0 graceMs=10000',
     ]);
     expect(await database.query(`SELECT event_id, state, attempt FROM webhook_outbox ORDER BY 1`)).toEqual([
       { event_id: 'd-1', state: 'done', attempt: 1 },

@@ -387,7 +387,7 @@ describe('retention', () => {
         await app.get(DeskKeeper).round();
         expect(named()).toEqual([
           expect.stringMatching(
-            /stored and not configured.*nothing has come for 30 days.*sources="gone, stuck"/,
+            /stored and not configured.*no event has come for 30 days.*sources="gone, stuck"/,
           ),
         ]);
         expect(await app.get(Inspector).formerSources()).toEqual(['gone', 'stuck']);

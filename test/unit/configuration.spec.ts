@@ -40,7 +40,7 @@ describe('wrong options stop the boot with their path, what was expected, and wh
     [
       'a controller among what the factory returns',
       () => ({ sources: {}, controller: { path: 'hooks' } }),
-      "WebhooksModule options: unknown option 'controller'; it is fixed before the factory has run, so that it stands beside `useFactory`, not in what that returns",
+      "WebhooksModule options: unknown option 'controller'; Nest needs it before the factory runs: give it next to `useFactory`, not in its result",
     ],
     [
       'a name that is like no other',

@@ -75,7 +75,7 @@ describe('what is done for a request that was refused', () => {
     const budget = new TrialBudget(KIB * KIB);
     budget.shareWith(1);
     const large = await explain(signed('x'.repeat(200_000), 'wrong'), source, [source], { budget });
-    expect(large.explanation).toMatch(/Not tried:.*used up/);
+    expect(large.explanation).toMatch(/Not tried:.*limit of one round/);
     budget.shareWith(0);
     expect(await explain(signed('{"a": 1}', SECRET, '{"a":1}'), source, [source], { budget })).toMatchObject({
       code: 'rewritten-body',

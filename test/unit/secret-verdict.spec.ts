@@ -22,12 +22,12 @@ describe('the verdict on a secret', () => {
     [
       'one that was removed too early',
       { lastAt: ago(3_600_000), configured: false, isLatest: true, windowMs: DAY },
-      'last used 1 hour ago, the provider retries for 1 day: no longer configured; what is signed with it is refused, retries until 2026-03-11 12:30 UTC too',
+      'last used 1 hour ago, the provider retries for 1 day: no longer configured; requests signed with it are refused, also retries until 2026-03-11 12:30 UTC',
     ],
     [
       'one that was removed in time',
       { lastAt: ago(4 * DAY), configured: false },
-      'last used 4 days ago, the provider retries for 3 days: no longer configured; retries of what it signed while it was have ended since 2026-03-09 13:30 UTC, and what is signed with it now is refused',
+      'last used 4 days ago, the provider retries for 3 days: no longer configured; retries of its events ended at 2026-03-09 13:30 UTC, and new requests signed with it are refused',
     ],
     [
       'one that a function gave',

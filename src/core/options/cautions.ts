@@ -46,7 +46,7 @@ export function cautions(
     toleranceMs < retryWindowMs(provider)
   ) {
     said.push(
-      `source '${name}': ${provider.name} may retry with the time of its first attempt for ${retryWindowMs(provider)} ms, and 'tolerance' is ` +
+      `source '${name}': ${provider.name} may retry for ${retryWindowMs(provider)} ms with the time of its first attempt, and 'tolerance' is ` +
         `${toleranceMs} ms. An application that missed the first attempt refuses these retries. Expected a tolerance as long; ` +
         `a captured request is then accepted as long`,
     );
