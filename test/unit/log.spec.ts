@@ -201,6 +201,7 @@ const OF_NO_EVENT: readonly string[] = [
   'outbox/wake/notifier.ts: text',
   'outbox/wake/wake.listener.ts: LISTEN is down; polling until it is back',
   'outbox/wake/wake.listener.ts: LISTEN succeeded, but notifications do n',
+  "storage/desk/audit.ts: no audit row for '…': …",
   'storage/desk/audit.ts: audit row without its outcome: …',
   'storage/postgres/host-transaction.ts: failed after a COMMIT, without effect on',
   'storage/postgres/one-message.ts: an instrumentation of the pg client copi',
