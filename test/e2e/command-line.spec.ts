@@ -540,7 +540,10 @@ describe('the command line', () => {
       expect(json(wrong)).toMatchObject({ asExpected: false, why: expect.any(String) });
       expect(wrong.code).toBe(1);
       const tampered = await withApp('send', 'stripe', '--tamper', '--url', origin);
-      expect(tampered).toMatchObject({ code: 0, out: expect.stringMatching(/^401 .*the signature is wrong/) });
+      expect(tampered).toMatchObject({
+        code: 0,
+        out: expect.stringMatching(/^401 .*the signature is wrong/),
+      });
     });
 
     it('send says where nothing answers', async () => {
