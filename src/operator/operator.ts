@@ -174,6 +174,11 @@ export class Operator {
     return this.erasure.erase(event, decider);
   }
 
+  /** @throws WebhookInboxError as `pause` does, for a name that no instance has */
+  async checkPausable(kind: PauseKind, name: string): Promise<void> {
+    await this.pauses.known(kind, name);
+  }
+
   /** @returns false when it was paused already */
   async pause(kind: PauseKind, name: string, decider: Decider): Promise<boolean> {
     return this.pauses.pause(kind, name, decider);

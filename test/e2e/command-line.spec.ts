@@ -1,20 +1,77 @@
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { jest } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
+import { DataSource } from 'typeorm';
+import { commands } from '../../src/cli/commands/index.js';
 import { Inbox, Inspector, Pauses } from '../../src/index.js';
+import { CHECKS } from '../../src/cli/doctor/examine.js';
+import type { Check, Finding, Patient } from '../../src/cli/doctor/finding.js';
+import { EXIT } from '../../src/cli/terminal/exit.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { DoctorStore } from '../../src/storage/desk/doctor.store.js';
+import { BoundedRead } from '../../src/storage/postgres/bounded-read.js';
 import { createApplication, listen, until } from '../support/application.js';
 import { CommandLine, type Ran } from '../support/command-line/command-line.js';
-import { createDatabase, type TestDatabase } from '../support/database.js';
+import { createDatabase, options, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
-import { awardee } from '../support/signing.js';
+import { awardee, stripeEvent } from '../support/signing.js';
 import { TransactionPooler } from '../support/transaction-pooler.js';
 
 const ANN = ['--by', 'ann@example.com', '--reason', 'asked for by support'];
 /** Nothing listens there. */
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nothing';
+const NO_ROW = '0199a1b2-0000-7000-8000-000000000000';
+
+/** Arguments with which each command is right, and changes nothing. A command that is not here fails the tests of all. */
+const RIGHT: Readonly<Record<string, readonly string[]>> = {
+  status: [],
+  events: [],
+  show: ['for-all'],
+  tail: ['--lines', '1'],
+  sources: [],
+  dead: [],
+  revive: [NO_ROW, '--dry-run'],
+  'give-up': [NO_ROW, '--dry-run'],
+  park: [],
+  decide: [NO_ROW, 'done', '--dry-run'],
+  cancel: [NO_ROW, '--dry-run'],
+  replay: ['for-all', '--dry-run'],
+  pause: ['source', 'awardee', '--dry-run'],
+  resume: ['source', 'awardee', '--dry-run'],
+  erase: ['for-all', '--dry-run'],
+  backfill: ['stripe', '--since', '1h', '--dry-run'],
+  reconcile: ['--dry-run'],
+  prune: ['--dry-run'],
+  doctor: [],
+  send: ['stripe', '--url', 'http://127.0.0.1:1'],
+  'migrate-sql': [],
+};
+/** The parser's own list. */
+const COMMANDS = commands.map((one) => ({
+  name: one.usage.split(' ')[0]!,
+  needs: typeof one.needs === 'string' ? one.needs : 'application',
+  writes: one.needs !== 'nothing' && one.writes === true,
+}));
+
+function rightArgs(name: string): readonly string[] {
+  const args = RIGHT[name];
+  if (args === undefined)
+    throw new Error(`the command '${name}' has no arguments in RIGHT: it is not tested`);
+  return args;
+}
+
+/** Two at a time: a process of the command line takes a second of a processor. */
+async function ofEach<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const left = [...items];
+  const worker = async () => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) await work(item);
+  };
+  await Promise.all([worker(), worker()]);
+}
 
 /** Processes of a busy machine. */
 jest.setTimeout(180_000);
@@ -128,47 +185,59 @@ describe('the command line', () => {
     it('--help lists the commands and the exit codes, and ends with 0', async () => {
       const { code, out } = await line.run(['--help']);
       expect(code).toBe(0);
-      for (const name of [
-        'status',
-        'events',
-        'show',
-        'replay',
-        'dead',
-        'revive',
-        'park',
-        'decide',
-        'cancel',
-        'reconcile',
-        'backfill',
-        'prune',
-        'erase',
-        'pause',
-        'doctor',
-        'send',
-        'tail',
-        'sources',
-        'migrate-sql',
-      ])
-        expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
-      expect(out).toContain('Exit codes');
+      for (const { name } of COMMANDS) expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
+      for (const code of Object.values(EXIT)) expect(out).toMatch(new RegExp(`Exit codes[^]*\\b${code} `));
+      const page = readFileSync('docs/command-line.md', 'utf8');
+      const isNamed = (name: string) => new RegExp('(?:`|webhook-inbox )' + name + '\\b').test(page);
+      expect(COMMANDS.filter(({ name }) => !isNamed(name))).toEqual([]);
+      const hasRow = (code: number) => new RegExp(`^\\| ${code} +\\|`, 'm').test(page);
+      expect(Object.values(EXIT).filter((code) => !hasRow(code))).toEqual([]);
     });
   });
 
+  describe('every command that there is', () => {
+    const place = ({ needs }: (typeof COMMANDS)[number]) =>
+      needs === 'application' ? ['--app', line.app] : [];
+
+    it('refuses an option that it does not know, and says where its help is', () =>
+      ofEach(COMMANDS, async ({ name }) => {
+        const { code, out, error } = await line.run([name, ...rightArgs(name), '--no-such-option']);
+        expect({ name, code, out }).toEqual({ name, code: 2, out: '' });
+        expect(error).toMatch(/unknown option '--no-such-option'[^]*--help/);
+      }));
+
+    it('that writes asks for --by, before it opens anything', () =>
+      ofEach(
+        COMMANDS.filter(({ writes }) => writes),
+        async (command) => {
+          const args = rightArgs(command.name).filter((arg) => arg !== '--dry-run');
+          const ran = await line.run([command.name, ...args, ...place(command)], { DATABASE_URL: NOWHERE });
+          expect({ name: command.name, ...ran }).toMatchObject({ name: command.name, code: 2, out: '' });
+          expect(ran.error).toContain('--by: expected your name');
+        },
+      ));
+
+    it('that needs the application says so', () =>
+      ofEach(
+        COMMANDS.filter(({ needs }) => needs === 'application'),
+        async ({ name }) => {
+          const ran = await line.run([name, ...rightArgs(name)], { DATABASE_URL: NOWHERE });
+          expect({ name, ...ran }).toMatchObject({ name, code: 2, out: '' });
+          expect(ran.error).toMatch(new RegExp(`${name} needs .*--app`));
+        },
+      ));
+
+    it('ends with 4 where the database cannot be reached, or needs none', () =>
+      ofEach(COMMANDS, async (command) => {
+        const { name, needs } = command;
+        const ran = await line.run([name, ...rightArgs(name), ...place(command)], { DATABASE_URL: NOWHERE });
+        const ends = needs === 'nothing' ? { code: 0, error: '' } : { code: 4, out: '' };
+        expect({ name, ...ran }).toMatchObject({ name, ...ends });
+        if (needs !== 'nothing') expect(ran.error).toMatch(/the database cannot be used: .*ECONNREFUSED/);
+      }));
+  });
+
   describe('a database that cannot be used', () => {
-    it('ends with 4, with the tables alone', async () => {
-      const ran = await line.run(['status'], { DATABASE_URL: NOWHERE });
-      expect(ran).toMatchObject({ code: 4, out: '', error: expect.stringContaining('ECONNREFUSED') });
-    });
-
-    it('ends with 4, with the application', async () => {
-      const ran = await line.run(['prune', '--dry-run', '--app', line.app], { DATABASE_URL: NOWHERE });
-      expect(ran).toMatchObject({
-        code: 4,
-        out: '',
-        error: expect.stringContaining('the database cannot be used'),
-      });
-    });
-
     it('ends with 4 where it has no tables, and says to migrate', async () => {
       const empty = await createDatabase({ empty: true });
       try {
@@ -244,11 +313,15 @@ describe('the command line', () => {
 
     it('give-up leaves a dead row dead, for good', async () => {
       const row = await deadRow('to-give-up');
+      const dry = json(await tables('give-up', row, NO_ROW, '--dry-run', '--json'));
+      expect(dry).toEqual({ dryRun: true, rows: 1, notDead: 1 });
+      expect((await app.get(Inspector).audit('action:"give up"')).audit).toEqual([]);
       expect(json(await tables('give-up', row, '--json', ...ANN))).toMatchObject({ givenUp: [row] });
       expect((await app.get(Inspector).event((await event('to-give-up')).id))!.rows[0]).toMatchObject({
         state: 'dead',
         reason: 'given-up',
       });
+      expect(await audited()).toMatchObject({ action: 'give up', actor: 'ann@example.com', target: row });
     });
 
     it('park lists effects in doubt, and decide settles one', async () => {
@@ -266,6 +339,7 @@ describe('the command line', () => {
       expect((await event('in-doubt')).effectsParked).toBe(1);
       expect(json(await tables('decide', id, 'done', '--json', ...ANN))).toMatchObject({ decided: true });
       expect((await event('in-doubt')).effectsDone).toBe(1);
+      expect(await audited()).toMatchObject({ action: 'parked done', actor: 'ann@example.com', target: id });
       expect(await tables('decide', id, 'done', ...ANN)).toMatchObject({
         code: 3,
         out: expect.stringContaining('it is done'),
@@ -284,7 +358,10 @@ describe('the command line', () => {
       const { id } = rows.find(({ kind }) => kind === 'effect')!;
       expect(await tables('cancel', id, '--dry-run')).toMatchObject({ code: 0 });
       expect(json(await tables('cancel', id, '--json', ...ANN))).toMatchObject({ cancelled: true });
-      expect((await tables('show', 'called-back')).out).toMatch(/cancelled +ann@example\.com/);
+      expect(await audited()).toMatchObject({ action: 'cancel', actor: 'ann@example.com', target: id });
+      const shown = (await tables('show', 'called-back')).out;
+      expect(shown).toMatch(/cancelled +ann@example\.com/);
+      expect(shown).toMatch(/pause +effect mail +ann@example\.com/);
       expect(await tables('cancel', id, ...ANN)).toMatchObject({
         code: 3,
         out: expect.stringContaining('it was cancelled'),
@@ -307,10 +384,14 @@ describe('the command line', () => {
       await until(
         async () => (await app.get(Inspector).events('id:paused-* state:pending')).events.length === 0,
       );
-      expect(await tables('pause', 'source', 'awardees', ...ANN)).toMatchObject({
-        code: 1,
-        error: expect.stringContaining("did you mean 'awardee'"),
-      });
+      expect(await audited()).toMatchObject({ action: 'resume', actor: 'ann@example.com' });
+      expect((await tables('pause', 'source', 'awardee', '--dry-run')).out).toContain('would be paused');
+      expect(await app.get(Pauses).list()).toEqual([]);
+      for (const deed of [ANN, ['--dry-run']])
+        expect(await tables('pause', 'source', 'awardees', ...deed)).toMatchObject({
+          code: 1,
+          error: expect.stringContaining("did you mean 'awardee'"),
+        });
     });
 
     it('erase removes the content, and a dry run says so first', async () => {
@@ -326,6 +407,7 @@ describe('the command line', () => {
         sent: [{ name: 'mail' }],
       });
       expect((await event('personal')).state).toBe('erased');
+      expect(await audited()).toMatchObject({ action: 'erase', actor: 'ann@example.com' });
     });
 
     it('sources lists what each brought', async () => {
@@ -470,6 +552,7 @@ describe('the command line', () => {
       expect((await event('short')).state).toBe('skipped');
       expect(json(await withApp('reconcile', '--json', ...ANN))).toMatchObject({ ran: true, added: 1 });
       expect((await event('short')).state).toBe('pending');
+      expect(await audited()).toMatchObject({ action: 'reconcile', actor: 'ann@example.com' });
       await expect(readFile(join(folder, 'own-work'), 'utf8')).rejects.toThrow('ENOENT');
     });
 
@@ -504,6 +587,16 @@ describe('the command line', () => {
       expect(findings.filter(({ text }) => text.includes('could not be checked'))).toEqual([]);
       expect(findings.every(({ remedy }) => remedy !== '')).toBe(true);
       expect(code).toBe(5);
+    });
+
+    it('doctor ends with 1 and the text of a boot that is refused: claims that are kept too short', async () => {
+      const env = { DATABASE_URL: database.url, RETENTION: '1h' };
+      expect(await line.run(['doctor', '--app', line.app], env)).toMatchObject({
+        code: 1,
+        error: expect.stringMatching(
+          /sources\.stripe\.retention: expected at least \d+ days, since stripe may/,
+        ),
+      });
     });
 
     it('doctor finds a pooler in transaction mode', async () => {
@@ -546,9 +639,156 @@ describe('the command line', () => {
       });
     });
 
+    it('send --skew signs a time of long ago, which must be refused', async () => {
+      const old = await withApp('send', 'stripe', '--skew', '1h', '--url', origin, '--json');
+      expect(old.code).toBe(0);
+      expect(json(old)).toMatchObject({ asExpected: true, answers: [{ status: 401, expected: 'refused' }] });
+    });
+
     it('send says where nothing answers', async () => {
       const { code, out } = await withApp('send', 'stripe', '--url', 'http://127.0.0.1:1');
       expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining('is the application running') });
     });
   });
+
+  /** Each check by itself, in this process, with one fault and its remedy. */
+  describe('a check of doctor', () => {
+    type Fault = readonly [found: readonly Finding[], text: RegExp, remedy: RegExp];
+    const patient = (): Patient => ({
+      app,
+      dataSource: app.get(WEBHOOKS_DATA_SOURCE),
+      options: app.get(WEBHOOKS_OPTIONS),
+      read: (work) => app.get(BoundedRead).run(work),
+    });
+    afterEach(() => jest.restoreAllMocks());
+
+    const FAULTS: Readonly<Record<string, (check: Check) => Promise<Fault>>> = {
+      server: async (check) => {
+        // No server of the tests is that old.
+        jest.spyOn(app.get(DoctorStore), 'server').mockResolvedValue({ version: 130_011, nowMs: Date.now() });
+        return [await check.run(patient()), /the server is PostgreSQL 13/, /use PostgreSQL 14 or later/];
+      },
+      migrations: async (check) => {
+        await database.query(`ALTER INDEX webhook_outbox_dead RENAME TO webhook_outbox_other`);
+        const found = await check.run(patient());
+        await database.query(`ALTER INDEX webhook_outbox_other RENAME TO webhook_outbox_dead`);
+        return [found, /missing in schema 'public': index webhook_outbox_dead/, /migration:run/];
+      },
+      clocks: async (check) => {
+        const { now } = Date;
+        jest.spyOn(Date, 'now').mockImplementation(() => now() + 3_600_000);
+        return [await check.run(patient()), /clocks of this machine and of the database differ by/, /NTP/];
+      },
+      pooler: async (check) => {
+        const pooler = await TransactionPooler.start(database.url);
+        const dataSource = await new DataSource(options(pooler.url)).initialize();
+        const found = await check.run({ ...patient(), dataSource });
+        await dataSource.destroy();
+        await pooler.stop();
+        return [found, /LISTEN is lost/, /relay: \{ listen: \{ url/];
+      },
+      snapshots: async (check) => {
+        const runner = database.dataSource.createQueryRunner();
+        await runner.startTransaction('REPEATABLE READ');
+        await runner.query(`SELECT 1`);
+        const store = app.get(DoctorStore);
+        const oldest = store.oldestSnapshot.bind(store);
+        // Nobody waits here for ten minutes.
+        jest.spyOn(store, 'oldestSnapshot').mockImplementation(async (manager) => {
+          const real = await oldest(manager);
+          return real && { ...real, ageMs: real.ageMs + 11 * 60_000 };
+        });
+        const found = await check.run(patient());
+        await runner.rollbackTransaction();
+        await runner.release();
+        return [found, /has been open for 11 min/, /pg_terminate_backend\(\d+\)/];
+      },
+      retention: async (check) => {
+        const { options: resolved, ...rest } = patient();
+        const found = await check.run({ ...rest, options: { ...resolved, retention: false } });
+        return [found, /retention is off/, /webhook-inbox prune/];
+      },
+      cautions: async (check) => {
+        const { options: resolved, ...rest } = patient();
+        const quiet = { ...resolved.sources.get('stripe')!, name: 'quiet' };
+        const sources = new Map([...resolved.sources, ['quiet', quiet]]);
+        const found = await check.run({ ...rest, options: { ...resolved, sources } });
+        return [found, /nothing takes the events of source 'quiet'/, /@OnWebhook\('quiet', …\)/];
+      },
+      secrets: async (check) => {
+        const [secret] = await app.get(Inspector).secrets('stripe');
+        await database.query(
+          `INSERT INTO webhook_secret_use (source, fingerprint, deliveries, first_at, last_at)
+           SELECT 'stripe', fingerprint, 9, now() - interval '90 days', last_at
+             FROM (VALUES ($1, now() - interval '60 days'), ('ffffff', now())) AS t(fingerprint, last_at)
+               ON CONFLICT (source, fingerprint) DO UPDATE SET last_at = EXCLUDED.last_at`,
+          [secret!.fingerprint],
+        );
+        const found = await check.run(patient());
+        await database.query(`DELETE FROM webhook_secret_use WHERE source = 'stripe'`);
+        return [found, /safe to remove since/, /remove it from the secrets of the source/];
+      },
+      relay: async (check) => {
+        let found: Finding[] = [];
+        // This instance gives its sign of life every few seconds, perhaps just in between.
+        await until(async () => {
+          await database.query(`UPDATE webhook_relay SET seen_at = now() - interval '1 hour'`);
+          found = await check.run(patient());
+          return found.length > 0;
+        });
+        await app.get(DeskKeeper).round();
+        return [found, /no instance has given a sign of life/, /start an instance without relay: false/];
+      },
+      types: async (check) => {
+        const { headers, body } = stripeEvent('evt_payed', 'invoice.payed');
+        await app.get(Inbox).receive('stripe', { headers, rawBody: body });
+        const text = /'invoice\.payed' of source 'stripe' came 1 times.*a handler takes 'invoice\.paid'/;
+        return [await check.run(patient()), text, /correct the type in @OnWebhook\('stripe'/];
+      },
+      leftovers: async (check) => {
+        await receive('renamed', 'grant.made');
+        await reaches('renamed', 'processed');
+        await database.query(`UPDATE webhook_claim SET source = 'elder' WHERE event_id = 'renamed'`);
+        return [await check.run(patient()), /events of source 'elder' are stored/, /configure it again/];
+      },
+      ways: async (check) => {
+        const dataSource = await new DataSource(options(database.url)).initialize();
+        dataSource.subscribers.push({ afterTransactionCommit: () => undefined });
+        const found = await check.run({ ...patient(), dataSource });
+        await dataSource.destroy();
+        return [found, /claims are made in TypeORM's own transactions/, /set claims: 'message'/];
+      },
+    };
+
+    it.each(CHECKS.map((check) => [check.name, check] as const))(
+      '%s: a fault and its remedy',
+      async (name, check) => {
+        const fault = FAULTS[name];
+        if (fault === undefined)
+          throw new Error(`the check '${name}' has no fault in this table: it is not tested`);
+        const [found, text, remedy] = await fault(check);
+        const one = found.find((finding) => text.test(finding.text));
+        expect({ found, one }).toMatchObject({ one: { remedy: expect.stringMatching(remedy) } });
+        expect(readFileSync('docs/command-line.md', 'utf8')).toContain(`| \`${name}\``);
+      },
+    );
+  });
+
+  // The tests before this one have run them all: what is left here is what a selection of tests has left out, or a new command.
+  it('every command has been run against the database', async () => {
+    await receive('for-all', 'grant.made');
+    const url = database.url;
+    const left = COMMANDS.filter(({ name }) => !line.started.has(`${name} ${url}`));
+    await ofEach(left, async ({ name, needs }) => {
+      const place = needs === 'application' ? ['--app', line.app] : [];
+      const running = line.start([name, ...rightArgs(name), ...place], { DATABASE_URL: url });
+      if (name === 'tail') {
+        await until(() => running.out().includes('for-all'), 120_000);
+        running.interrupt();
+      }
+      const { code, error } = await running.ended;
+      expect({ name, code, error }).toMatchObject({ name, code: expect.any(Number) });
+      expect([0, 1, 3, 5]).toContain(code);
+    });
+  }, 600_000);
 });

@@ -83,12 +83,7 @@ export const giveUp: Definition<Chosen> = {
   options: chosenOptions(),
   run: async (task, options, ...args) => {
     const ids = await chosen(task.session, args, options);
-    if (options.dryRun === true) {
-      task.out.answer({ dryRun: true, rows: ids }, () =>
-        task.out.line(`${ids.length} rows would be given up.`),
-      );
-      return undefined;
-    }
+    if (options.dryRun === true) return counted(task, ids);
     const act = async (some: string[]) => task.session.operator.giveUp(some, deciderOf(options));
     return acted(task, ids, 'givenUp', act);
   },
@@ -167,6 +162,15 @@ async function previewed({ session, out }: Task, ids: readonly string[]): Promis
     if (total.notDead > 0) out.line(`${total.notDead} rows are not dead.`);
   });
   return total.run.size === 0 ? EXIT.nothing : undefined;
+}
+
+async function counted({ session, out }: Task, ids: readonly string[]): Promise<Exit | undefined> {
+  let rows = 0;
+  for (const some of parts(ids)) rows += (await session.operator.progress(some)).states.dead ?? 0;
+  out.answer({ dryRun: true, rows, notDead: ids.length - rows }, () =>
+    out.line(`${rows} of ${ids.length} rows would be given up.`),
+  );
+  return rows === 0 ? EXIT.nothing : undefined;
 }
 
 function addTo(sums: Map<string, number>, more: Readonly<Record<string, number>>): void {

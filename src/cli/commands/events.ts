@@ -152,6 +152,13 @@ function showEvent(out: Output, event: InspectedEvent, hasApp: boolean): void {
       one.place,
     ]),
   );
+  if (event.pauses.length > 0) {
+    out.line();
+    out.table(
+      ['AT', 'DEED', 'NAME', 'BY', 'WHY'],
+      event.pauses.map((one) => [one.at, one.action, one.target, one.by, one.why]),
+    );
+  }
   for (const row of event.rows.filter(({ error }) => error !== null)) {
     out.line();
     out.line(`${row.name} (${row.id}): ${printable(row.error!)}`);

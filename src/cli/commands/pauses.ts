@@ -36,6 +36,7 @@ async function turn(
 ): Promise<Exit | undefined> {
   const [kind, name] = args as [PauseKind | 'destination', string];
   const { operator, inspector } = session;
+  if (options.dryRun === true && act === 'pause') await operator.checkPausable(kind as PauseKind, name);
   const isPaused =
     kind === 'destination'
       ? (await inspector.destinations()).some((one) => one.name === name && one.failures > 0)

@@ -1,41 +1,21 @@
 import { cautions } from '../../core/options/cautions.js';
-import { retryWindowMs } from '../../core/options/resolve-source.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import { Inspector } from '../../operator/inspector.js';
-import { span } from '../terminal/table.js';
-import { error, hint, warning, type Check } from './finding.js';
+import { hint, warning, type Check } from './finding.js';
 
-/** A redelivery that comes after its claim was deleted is handled again. */
+/** A claim is kept for as long as its event may come again: the boot refuses less. */
 export const retentionCheck: Check = {
   name: 'retention',
-  run: async ({ options }) => {
-    const short = [...options.sources.values()].filter(
-      ({ provider, retentionMs }) => retentionMs < longestMs(provider),
-    );
-    return [
-      ...short.map(({ name, provider, retentionMs }) =>
-        error(
-          `source '${name}' keeps claims for ${span(retentionMs)}, and ${provider.name} may send an event again for ${span(longestMs(provider))}`,
-          `raise retention of the source: once its claim is deleted, a redelivered event is handled again`,
-        ),
-      ),
-      ...(options.retention === false
-        ? [
-            warning(
-              'retention is off: the tables grow for ever',
-              'call Retention.prune() or webhook-inbox prune by a cron of your own',
-            ),
-          ]
-        : []),
-    ];
-  },
+  run: async ({ options }) =>
+    options.retention === false
+      ? [
+          warning(
+            'retention is off: the tables grow for ever',
+            'call Retention.prune() or webhook-inbox prune by a cron of your own',
+          ),
+        ]
+      : [],
 };
-
-type RetriesOf = Parameters<typeof retryWindowMs>[0];
-
-function longestMs(provider: RetriesOf): number {
-  return Math.max(retryWindowMs(provider), provider.retries.manualResendMs ?? 0);
-}
 
 export const secretsCheck: Check = {
   name: 'secrets',

@@ -58,12 +58,19 @@ function note(what: string): void {
   if (process.env.OWN_WORK) appendFileSync(process.env.OWN_WORK, `${what}\n`);
 }
 
+/** With a window of `RETENTION` where that is given. */
+function sources() {
+  const { RETENTION: retention } = process.env;
+  const { stripe } = deskSources;
+  return { ...deskSources, stripe: retention === undefined ? stripe : { ...stripe, retention } };
+}
+
 /** What a user builds to dist/app.module.js. */
 @Module({
   imports: [
     TypeOrmModule.forRoot({ ...options(process.env.DATABASE_URL!), retryAttempts: 0 }),
     ScheduleModule.forRoot(),
-    WebhooksModule.forRoot({ sources: deskSources }),
+    WebhooksModule.forRoot({ sources: sources() }),
   ],
   providers: [DeskHandlers, OwnWork, { provide: APP_INTERCEPTOR, useClass: Timing }],
 })

@@ -22,6 +22,9 @@ export interface Running {
 
 /** The command line as processes, from the sources as plain JavaScript. */
 export class CommandLine {
+  /** Commands that were started, each with the database that it was given. */
+  readonly started = new Set<string>();
+
   private constructor(
     private readonly bin: string,
     /** The application's module as `--app` takes it. */
@@ -39,6 +42,7 @@ export class CommandLine {
 
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
     const { DATABASE_URL: _url, ...rest } = process.env;
+    this.started.add(`${args[0]} ${env.DATABASE_URL}`);
     const child = spawn(process.execPath, [this.bin, ...args], {
       env: { ...rest, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
