@@ -8,9 +8,11 @@ import { CACHE, run } from './tools.js';
 const spec = ({ adapter }: Cell, end: string) => `import { createHmac, randomUUID } from 'node:crypto';
 import { Test } from '@nestjs/testing';
 ${adapter === 'fastify' ? "import { FastifyAdapter } from '@nestjs/platform-fastify';" : ''}
+import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { stripe } from 'nestjs-webhook-inbox';
-import { deliver, runDue } from 'nestjs-webhook-inbox/testing';
+import { OnEffect, OnWebhook, stripe } from 'nestjs-webhook-inbox';
+import type { HandlerContext, WebhookEvent } from 'nestjs-webhook-inbox';
+import { advance, crashEverywhere, deliver, drain, expectEvent, failNext, fakeEffect, runDue, signWebhook } from 'nestjs-webhook-inbox/testing';
 import { AppModule } from './app.module${end}';
 
 // Its type has a name in this application's declarations.
@@ -27,10 +29,80 @@ async function send(url: string) {
   return (await fetch(url + '/webhooks/stripe', { method: 'POST', headers, body })).json();
 }
 
+async function start(...providers: (new () => object)[]) {
+  const testing = await Test.createTestingModule({ imports: [AppModule], providers }).compile();
+  return testing.createNestApplication(${adapter === 'fastify' ? 'new FastifyAdapter()' : ''}).init();
+}
+
+@Injectable()
+class Mails {
+  @OnWebhook('stripe', 'invoice.paid', { name: 'mails' })
+  paid({ eventId }: WebhookEvent<object>, { enqueue }: HandlerContext) {
+    return enqueue('mail', { eventId });
+  }
+
+  @OnEffect('mail')
+  send() {
+    throw new Error('the real effect ran');
+  }
+}
+
+/** Not repeatable: each run adds an invoice. */
+@Injectable()
+class Adds {
+  @OnWebhook('stripe', 'invoice.paid', { name: 'adds' })
+  paid(_event: WebhookEvent<object>, { manager }: HandlerContext) {
+    return manager.query("INSERT INTO invoice VALUES ('added_' || random(), now())").then(() => undefined);
+  }
+}
+
+const paid = (name: string) => ({ id: 'evt_' + name, type: 'invoice.paid', payload: { data: { object: { id: 'in_' + name } } } });
+// What depends on the runner alone is tried once for each application.
+const once = process.env.TS_NODE_TRANSPILE_ONLY === 'true' ? it.skip : it;
+
+describe('the testing kit', () => {
+  once('signs, delivers, fails, waits and fakes', async () => {
+    const app = await start(Mails);
+    try {
+      const mail = fakeEffect(app, 'mail');
+      await app.listen(0, '127.0.0.1');
+      const { id: _id, type, payload } = paid('signed_' + id);
+      const signed = signWebhook('stripe', { secret: process.env.STRIPE_WEBHOOK_SECRET!, id: 'evt_signed_' + id, type,
+        body: { id: 'evt_signed_' + id, type, ...payload } });
+      const { method, headers } = signed;
+      const answer = await fetch((await app.getUrl()) + '/webhooks/stripe', { method, headers, body: new Uint8Array(signed.body) });
+      expect(await answer.json()).toEqual({ status: 'ok' });
+      await drain(app);
+      failNext(app, 'stripe/Billing.paid', new Error('planted'));
+      expect(await deliver.twice(app, 'stripe', paid('failed_' + id))).toEqual([{ kind: 'ok' }, { kind: 'duplicate' }]);
+      await runDue(app);
+      await advance(app, '1h');
+      await drain(app);
+      const { state, runs, effects } = await expectEvent(app, 'evt_failed_' + id);
+      expect([state, runs.map(({ attempts }) => attempts).sort()]).toEqual(['processed', [1, 2]]);
+      expect([...mail.byKey.keys()]).toContain(effects[0]!.idempotencyKey);
+      const { order } = await deliver.shuffled(app, 'stripe', ['a', 'b', 'c'].map((name) => paid(name + id)), 7);
+      await drain(app);
+      for (const one of order) expect(await expectEvent(app, one)).toMatchObject({ state: 'processed' });
+      expect(mail.byKey.size).toBe(5);
+    } finally {
+      await app.close();
+    }
+  }, 120_000);
+
+  once('crashes it everywhere, and names the step of a fault', async () => {
+    const crashing = (...providers: (new () => object)[]) =>
+      crashEverywhere(() => start(...providers), (app, name) => deliver(app, 'stripe', paid(name)));
+    expect((await crashing()).steps).toContain('a crash before commit 1');
+    await expect(crashing(Adds)).rejects.toMatchObject({ faults: expect.arrayContaining([
+      expect.objectContaining({ step: 'a replay', problems: expect.arrayContaining([expect.stringContaining('table public.invoice')]) }),
+    ]) });
+  }, 300_000);
+});
+
 describe('webhooks', () => {
   it('are handled once', async () => {
-    const testing = await Test.createTestingModule({ imports: [AppModule] }).compile();
-    const app = testing.createNestApplication(${adapter === 'fastify' ? 'new FastifyAdapter()' : ''});
+    const app = await start();
     await app.listen(0, '127.0.0.1');
     try {
       const url = await app.getUrl();

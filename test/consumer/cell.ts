@@ -72,14 +72,14 @@ export async function tryBuilt({ main, node, env, cwd, args = [] }: Built): Prom
   }
 }
 
-async function isHandled(client: Client): Promise<boolean> {
+export async function isHandled(client: Client): Promise<boolean> {
   const { rows } = await client.query(`
     SELECT 1 FROM webhook_outbox JOIN invoice ON invoice.id = 'in_1'
      WHERE event_id = 'evt_1' AND name = 'stripe/Billing.paid' AND state = 'done'`);
   return rows.length === 1;
 }
 
-async function until(holds: () => boolean | Promise<boolean>, log: () => string): Promise<void> {
+export async function until(holds: () => boolean | Promise<boolean>, log: () => string): Promise<void> {
   for (const end = Date.now() + 60_000; !(await holds());) {
     if (Date.now() > end)
       throw new Error(`not so after a minute; the application's log:\n${log().slice(-3_000)}`);
@@ -87,6 +87,6 @@ async function until(holds: () => boolean | Promise<boolean>, log: () => string)
   }
 }
 
-function expectText(text: string, part: string): void {
+export function expectText(text: string, part: string): void {
   if (!text.includes(part)) throw new Error(`expected '${part}' in:\n${text.slice(-3_000)}`);
 }

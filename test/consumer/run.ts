@@ -2,14 +2,15 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { tryCell } from './cell.js';
 import { allPairs, IN_CI, nameOf, type Cell } from './cells.js';
+import { tryGettingStarted } from './getting-started.js';
 import { keep, kept, report, type Outcome } from './report.js';
 import { CACHE, run, Servers } from './tools.js';
 import { tryWay, WAYS } from './ways.js';
 
 /**
- * Follows README in new applications: `npm run test:consumer` in the two that CI builds, `-- --all` in those that hold every pair of
- * versions, and by every way of installing; that run writes docs/compatibility.md, and `-- --all --continue` goes on with one that was
- * ended. With `--limit=1` a run ends after one more. `-- nest11-express pnpm` takes those whose names begin so. CONSUMER_FOLDER names where applications and tools are kept,
+ * Follows README in new applications, and docs/getting-started.md literally: `npm run test:consumer` in the two that CI builds and in
+ * one of each version of Nest, `-- --all` in those that hold every pair of versions, and by every way of installing; that run writes
+ * docs/compatibility.md, and `-- --all --continue` goes on with one that was ended. With `--limit=1` a run ends after one more. `-- nest11-express pnpm` takes those whose names begin so. CONSUMER_FOLDER names where applications and tools are kept,
  * CONSUMER_TARBALL a tarball that is packed already.
  */
 interface Trial {
@@ -64,6 +65,11 @@ const trials: Trial[] = [
     name: way,
     way,
     begin: () => tryWay(way, tarball, servers),
+  })),
+  ...(['11', '12'] as const).map((nest) => ({
+    name: `getting started, Nest ${nest}`,
+    way: `getting started, Nest ${nest}`,
+    begin: () => tryGettingStarted(nest, tarball, servers),
   })),
 ].filter(({ name }) => names.length === 0 || names.some((start) => name.startsWith(start)));
 // What failed comes last, so that it does not stop the others from being tried.
