@@ -28,7 +28,6 @@ export const LONG = [
   'integration/tenants',
   'integration/business-record',
   'integration/closed-manager',
-  'integration/crash-kit',
   'integration/data-sources',
   'integration/doubt',
   'integration/handler-options',
@@ -50,6 +49,9 @@ export const CLAIMS = [
   'integration/group-commit',
 ].map((name) => `**/test/${name}.spec.ts`);
 
+/** Run on the packed package by `e2e/package`, and on the sources by `jest --config jest.packed.config.mjs`. */
+export const PACKED = ['<rootDir>/examples/*/*.spec.ts', '**/test/integration/crash-kit.spec.ts'];
+
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',
@@ -57,7 +59,7 @@ export default {
   transform: { '^.+\\.ts$': ['@swc/jest', swc] },
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
-  testMatch: ['<rootDir>/test/**/*.spec.ts', ...LONG.map((pattern) => `!${pattern}`)],
+  testMatch: ['<rootDir>/test/**/*.spec.ts', ...[...LONG, ...PACKED].map((pattern) => `!${pattern}`)],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',

@@ -101,18 +101,20 @@ interface Needed {
 
 /**
  * What the first entry needs, what the second one needs beside, and so on: an entry loads no more than those before it and itself.
- * What a module loads later comes last, as if it were an entry.
+ * What a module loads later comes right behind it, as if it were an entry. Behind `testing` it would be taken for that entry's own, and
+ * an application's bundle would hold the testing kit.
  */
 function byEntries(modules: ReadonlyMap<string, ModuleParts>, entries: readonly string[]): Needed[] {
   const seen = new Set<ModuleParts>();
   const needed: Needed[] = [];
   const roots = entries.map((entry) => ({ entry, root: entry }));
-  for (const { entry, root } of roots) {
+  for (let next = roots.shift(); next !== undefined; next = roots.shift()) {
+    const { entry, root } = next;
     const own = inOrder(modules, root).filter((parts) => !seen.has(parts));
     if (own.length === 0) continue;
     for (const parts of own) seen.add(parts);
     needed.push({ entry, root, own });
-    roots.push(...own.flatMap(({ later }) => later).map((file) => ({ entry, root: file })));
+    roots.unshift(...own.flatMap(({ later }) => later).map((file) => ({ entry, root: file })));
   }
   return needed;
 }

@@ -355,6 +355,45 @@ describe('the package as it is published', () => {
     expect(files.filter((file) => /\.spec\.|^(dist\/)?(test|examples|bench)\//.test(file))).toEqual([]);
   });
 
+  it('has no fail points, and no switch of a test: the environment gives it nothing but what its command line documents', async () => {
+    const { stdout } = await execFile('find', [join(installed, 'dist'), '-name', '*.js']);
+    const texts = stdout
+      .trim()
+      .split('\n')
+      .map((file) => readFileSync(file, 'utf8'));
+    expect(texts.length).toBeGreaterThan(20);
+    expect(texts.filter((text) => /fail.?point/i.test(text))).toEqual([]);
+    const read = texts.flatMap((text) =>
+      [...text.matchAll(/process\.env[.[]['"]?(\w+)|\{\s*(\w+)[^{}]*\}\s*=\s*process\.env/g)].map(
+        ([, name, taken]) => name ?? taken,
+      ),
+    );
+    expect(new Set(read)).toEqual(new Set(['DATABASE_URL', 'NODE_ENV']));
+  });
+
+  it('passes the tests of the examples and of the crash kit, which import its entries', async () => {
+    const jest = ['--experimental-vm-modules', '--no-warnings', bin('jest/bin/jest.js')];
+    const env = { ...process.env, NODE_OPTIONS: '', PACKAGE: installed };
+    const args = [...jest, '--config', 'jest.packed.config.mjs', '--json', '--silent'];
+    const { stdout } = await execFile(process.execPath, args, { env, maxBuffer: 2 ** 26 }).catch(
+      (error: { stderr: string }) => {
+        throw new Error(error.stderr.slice(-8_000));
+      },
+    );
+    const { numPassedTests, testResults } = JSON.parse(stdout) as {
+      numPassedTests: number;
+      testResults: { name: string }[];
+    };
+    const names = testResults.map(({ name }) => name.slice(ROOT.length + 1)).sort();
+    expect(names).toEqual([
+      'examples/billing/billing.spec.ts',
+      'examples/github-bot/bot.spec.ts',
+      'examples/shopify-tenants/shopify.spec.ts',
+      'test/integration/crash-kit.spec.ts',
+    ]);
+    expect(numPassedTests).toBeGreaterThan(18);
+  }, 900_000);
+
   it('holds what its documents link to, and is built before it is packed', async () => {
     const docs = (await readdir(join(installed, 'docs'))).map((name) => `docs/${name}`);
     const broken: string[] = [];
@@ -548,7 +587,17 @@ describe('the package as it is published', () => {
         external: others(),
         logLevel: 'error',
       });
+      await expectNoTestingKit(outfile);
       return outfile;
+    }
+
+    /** Signing is production's too: a forward signs anew. */
+    async function expectNoTestingKit(outfile: string): Promise<void> {
+      const kit = (await import(join(installed, 'dist/testing.js'))) as object;
+      const names = Object.keys(kit).filter((name) => !['signWebhook', 'testKeys'].includes(name));
+      expect(names).toEqual(expect.arrayContaining(['crashEverywhere', 'failNext', 'fakeEffect']));
+      const bundled = await readFile(outfile, 'utf8');
+      expect(names.filter((name) => new RegExp(`\\b${name}\\b`).test(bundled))).toEqual([]);
     }
 
     async function byWebpack(): Promise<string> {

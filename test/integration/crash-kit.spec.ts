@@ -15,7 +15,7 @@ import { crashEverywhere, CrashFaults, deliver, type CrashReport } from '../../s
 import { createApplication } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { FakeSink } from '../support/fake-sink.js';
-import { awardeeSource } from './support/inbox.js';
+import { deskSources } from '../support/desk.js';
 
 interface Paid {
   readonly invoice: string;
@@ -84,7 +84,7 @@ function sample(
 const starting = (provider: Type) => () =>
   createApplication({
     databaseUrl: database.url,
-    webhooks: { sources: { awardee: awardeeSource() }, retention: false },
+    webhooks: { sources: { awardee: deskSources.awardee }, retention: false },
     providers: [provider],
   });
 
