@@ -591,10 +591,12 @@ describe('the package as it is published', () => {
       return outfile;
     }
 
-    /** Signing is production's too: a forward signs anew. */
+    /** Signing is production's too: a forward signs anew. Names of one word, such as `drain`, are methods there as well. */
     async function expectNoTestingKit(outfile: string): Promise<void> {
       const kit = (await import(join(installed, 'dist/testing.js'))) as object;
-      const names = Object.keys(kit).filter((name) => !['signWebhook', 'testKeys'].includes(name));
+      const names = Object.keys(kit).filter(
+        (name) => /[a-z][A-Z]/.test(name) && !['signWebhook', 'testKeys'].includes(name),
+      );
       expect(names).toEqual(expect.arrayContaining(['crashEverywhere', 'failNext', 'fakeEffect']));
       const bundled = await readFile(outfile, 'utf8');
       expect(names.filter((name) => new RegExp(`\\b${name}\\b`).test(bundled))).toEqual([]);
