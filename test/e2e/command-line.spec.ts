@@ -154,7 +154,7 @@ describe('the command line', () => {
         /2026-08-01T09:00Z, received 'yore'/,
       ],
       ['two places at once', ['status', '-d', 'x.js', '--app', 'y.js'], /cannot be used with option '--app/],
-      ['no place', ['status'], /expected --app .*, -d .*, or DATABASE_URL/],
+      ['no place', ['status'], /expected --app .*, -d .*,? or DATABASE_URL/],
       ['no application', ['replay', '--all', ...ANN], /replay needs the application's handlers.*--app/],
       ['no name for the audit', ['pause', 'source', 'stripe', '--reason', 'x'], /--by: expected your name/],
       [
@@ -685,7 +685,7 @@ describe('the command line', () => {
         const found = await check.run({ ...patient(), dataSource });
         await dataSource.destroy();
         await pooler.stop();
-        return [found, /LISTEN is lost/, /relay: \{ listen: \{ url/];
+        return [found, /LISTEN does not work/, /relay: \{ listen: \{ url/];
       },
       snapshots: async (check) => {
         const runner = database.dataSource.createQueryRunner();
@@ -713,7 +713,7 @@ describe('the command line', () => {
         const quiet = { ...resolved.sources.get('stripe')!, name: 'quiet' };
         const sources = new Map([...resolved.sources, ['quiet', quiet]]);
         const found = await check.run({ ...rest, options: { ...resolved, sources } });
-        return [found, /nothing takes the events of source 'quiet'/, /@OnWebhook\('quiet', …\)/];
+        return [found, /no handler takes the events of source 'quiet'/, /@OnWebhook\('quiet', …\)/];
       },
       secrets: async (check) => {
         const [secret] = await app.get(Inspector).secrets('stripe');
