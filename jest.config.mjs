@@ -52,6 +52,16 @@ export const CLAIMS = [
 /** Run on the packed package by `e2e/package`, and on the sources by `jest --config jest.packed.config.mjs`. */
 export const PACKED = ['<rootDir>/examples/*/*.spec.ts', '**/test/integration/crash-kit.spec.ts'];
 
+/** Behaviour with a running relay, once more without hand-off (`npm run test:long`): each row is leased. */
+export const LEASED = [
+  'e2e/own-retries',
+  'integration/destinations',
+  'integration/handler-options',
+  'integration/relay',
+  'integration/rounds',
+  'integration/tenants',
+].map((name) => `**/test/${name}.spec.ts`);
+
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',

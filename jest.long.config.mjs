@@ -1,4 +1,4 @@
-import base, { CLAIMS, LONG } from './jest.config.mjs';
+import base, { CLAIMS, LEASED, LONG } from './jest.config.mjs';
 
 const { testTimeout, maxWorkers, ...project } = base;
 
@@ -13,6 +13,12 @@ export default {
       displayName: 'claims',
       testMatch: CLAIMS,
       setupFiles: ['<rootDir>/test/support/claims-typeorm.mjs'],
+    },
+    {
+      ...project,
+      displayName: 'leased',
+      testMatch: LEASED,
+      setupFiles: ['<rootDir>/test/support/hand-off-off.mjs'],
     },
   ],
 };

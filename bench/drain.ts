@@ -32,6 +32,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
   const batched = await add('programs/worker.ts', 'drain_batched');
   const articles = await add('programs/worker.ts', 'drain_articles');
   const large = await add('programs/worker.ts', 'drain_large', { others: 200 });
+  const crowded = await add('programs/worker.ts', 'drain_crowded', { others: 200, othersInBatches: true });
   const least = await add('programs/worker.ts', 'drain_least');
   const behindLease = await add('programs/worker.ts', 'drain_behind_lease');
   const graphile = await add('peers/graphile.ts', 'drain_graphile');
@@ -52,6 +53,7 @@ export async function drain(server: Server, settings: Settings): Promise<Measure
         worker('handlers, two messages and no more', least, { work: 'messages', jobs: few }),
         worker('handlers, two messages behind a lease', behindLease, { work: 'leased', jobs: few }),
         worker('handlers, ours in batches of 100', batched, { work: 'batches', jobs }),
+        worker('batches, ours beside 200 others', crowded, { work: 'batches', jobs: few }),
       ],
       settings,
     );

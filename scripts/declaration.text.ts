@@ -12,13 +12,13 @@ interface Edit {
   readonly text: string;
 }
 
-/** A public statement: the constructors of injected classes as `FOR_NEST`, and `undefined` for what is optional. */
+/** A public statement: the constructors of injected classes as `FOR_NEST`, one private name at most, and `undefined` for what is optional. */
 export function publicText(statement: ts.Statement, checker: ts.TypeChecker, isPublic: IsPublic): string {
   const constructors = hiddenConstructors(statement, checker, isPublic);
   const optionals = undefinedForOptionals(statement).filter(
     ({ from }) => !constructors.some((edit) => edit.from <= from && from < edit.to),
   );
-  return edited(statement, [...constructors, ...optionals]);
+  return edited(statement, [...constructors, ...privateNames(statement), ...optionals]);
 }
 
 /** A statement that no entry exports: its comments are for those who read the sources. */
@@ -47,6 +47,17 @@ function hiddenConstructors(statement: ts.Statement, checker: ts.TypeChecker, is
   return statement.members
     .filter((member) => isHiddenConstructor(member, checker, isPublic))
     .map((member) => ({ from: member.getStart(), to: member.getEnd(), text: FOR_NEST }));
+}
+
+/** Private members of a class but one, which keeps an application from passing another object for it. */
+function privateNames(statement: ts.Statement): Edit[] {
+  if (!ts.isClassDeclaration(statement)) return [];
+  const isPrivate = ({ kind }: ts.ModifierLike) => kind === ts.SyntaxKind.PrivateKeyword;
+  return statement.members
+    .filter((member) => ts.isPropertyDeclaration(member) || ts.isMethodDeclaration(member))
+    .filter((member) => ts.getModifiers(member)?.some(isPrivate))
+    .slice(1)
+    .map((member) => ({ from: member.getFullStart(), to: member.getEnd(), text: '' }));
 }
 
 export function isHiddenConstructor(node: ts.Node, checker: ts.TypeChecker, isPublic: IsPublic): boolean {

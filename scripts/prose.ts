@@ -9,8 +9,10 @@ import type { CodeText } from './code-texts.js';
 /** Longest sentence, in words. STYLE asks for about 20. */
 export const MAX_WORDS = 30;
 
-/** Turns of phrase that have to be read twice, each with the plain way to say it. */
-export const TURNS: readonly (readonly [RegExp, string])[] = [
+/** A turn of phrase that has to be read twice, and the plain way to say it. */
+export type Turn = readonly [RegExp, string];
+
+export const TURNS: readonly Turn[] = [
   [/\b(?:who(?:m)?ever|whatever)\b/i, 'name the thing: the sender, the process, the operator'],
   [/\bof which\b/i, 'name the thing again, in a sentence of its own'],
   [/^What\b(?!.*\?)/, 'begin with the name of the thing'],
@@ -63,11 +65,15 @@ export function ownText(page: string, text: string): string {
 
 const rule: TextlintRuleModule = (context) => {
   const check = (node: AnyTxtNode) => {
-    for (const fault of sentencesOf(plainText(node)).flatMap((sentence) => faultsOf(sentence)))
-      context.report(node, new context.RuleError(fault));
+    for (const fault of sentenceFaults(plainText(node))) context.report(node, new context.RuleError(fault));
   };
   return { Paragraph: check, TableCell: check };
 };
+
+/** The faults of a text's sentences. @param more turns besides `TURNS` */
+export function sentenceFaults(text: string, more: readonly Turn[] = []): string[] {
+  return sentencesOf(text).flatMap((sentence) => faultsOf(sentence, [...TURNS, ...more]));
+}
 
 /** The splitter takes '503. A' for one sentence, as the number of an item of a list. */
 function sentencesOf(text: string): string[] {
@@ -79,13 +85,13 @@ function sentencesOf(text: string): string[] {
 export function codeFaults({ file, line, text }: CodeText): string[] {
   return sentencesOf(text.replaceAll(/`[^`]*`/g, 'code'))
     .flatMap((sentence) => sentence.split(/[:;] /))
-    .flatMap((sentence) => faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}`));
+    .flatMap((sentence) => faultsOf(sentence, TURNS).map((fault) => `${file}:${line}: ${fault}`));
 }
 
-function faultsOf(sentence: string): string[] {
+function faultsOf(sentence: string, all: readonly Turn[]): string[] {
   const words = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
   const long = words > MAX_WORDS ? [`${words} words, at most ${MAX_WORDS}: '${sentence.slice(0, 60)}…'`] : [];
-  const turns = TURNS.flatMap(([turn, plain]) => {
+  const turns = all.flatMap(([turn, plain]) => {
     const [found] = turn.exec(sentence) ?? [];
     return found === undefined ? [] : [`'${found}': ${plain}`];
   });

@@ -42,7 +42,7 @@ export type { TickReport } from './outbox/relay/tick-report.js';
 export { CallBacks } from './operator/call-backs.js';
 export { Parked } from './operator/parked.js';
 export { Pauses } from './operator/pauses.js';
-export type { BulkOptions } from './operator/bulk.options.js';
+export type { BulkOptions } from './operator/replay/bulk.options.js';
 export type { ForwardSignature } from './operator/replay/signed-anew.js';
 export type { ForwardOptions, ForwardReport, NotForwarded } from './operator/replay/forwarder.js';
 export { Replays } from './operator/replay/replays.js';
@@ -105,6 +105,12 @@ export type { ErrorCode, RejectionReason } from './core/errors.js';
 export type { EventKey, WebhookEvent } from './core/event.js';
 export type {
   AlertOptions,
+  RejectionOptions,
+  RelayOptions,
+  RetentionOptions,
+  WebhooksOptions,
+} from './core/options/options.js';
+export type {
   BusinessRecord,
   BusinessRecordPolicy,
   EffectOptions,
@@ -116,13 +122,9 @@ export type {
   ProbeAnswer,
   ProbeContext,
   SkipStale,
-  RejectionOptions,
-  RelayOptions,
-  RetentionOptions,
   RetryOptions,
-  WebhooksOptions,
   WorkOptions,
-} from './core/options/options.js';
+} from './core/options/work-options.js';
 export type { DeadReason, EventState, OutboxState, ParkedReason } from './core/states.js';
 export type { StandardIssue, StandardResult, StandardSchema } from './core/options/standard-schema.js';
 
@@ -155,22 +157,21 @@ export type { SecondLookReport } from './operator/explain/second-look.js';
 export type { SecretVerdict } from './operator/explain/secret-verdict.js';
 export type { HandlerCode } from './outbox/runs/handler.runner.js';
 export type { WokenNames } from './outbox/wake/wake-up.js';
-export type { Attempt } from './storage/desk/attempt.store.js';
-export type { AttemptOutcome, RowAct } from './storage/desk/attempt.sql.js';
+export type { Attempt, AttemptOutcome, RowAct } from './storage/desk/attempt.store.js';
 export type { DeadSpread } from './storage/desk/dead.store.js';
 export type { ToldAlert } from './storage/desk/alert.store.js';
 export type { AuditEntry, AuditRow, PauseAct } from './storage/desk/audit.store.js';
 export type { DeadGroup, DeadRow } from './storage/desk/dead.store.js';
 export type { ListedRejection, Rejected } from './storage/desk/rejection.store.js';
 export type { Backlog, HeldLease, Instance, SeenInstance } from './storage/relay.store.js';
+export type { EventPage } from './storage/desk/search.store.js';
 export type {
   Conflict,
   EffectRow,
   EventDetail,
-  EventPage,
   EventRow,
   ListedEvent,
   WorkRow,
-} from './storage/desk/search.store.js';
+} from './storage/desk/event.sql.js';
 
 export * from './sources/index.js';

@@ -17,11 +17,12 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from './core/tokens.js';
 import { HandlerRegistry } from './handlers/handler.registry.js';
 import { nearTypes } from './handlers/near-types.js';
 import { SourceUrls } from './http/source-urls.js';
-import { DeliveryRuns } from './inbox/delivery-runs.js';
+import { DeliveryRuns } from './inbox/runs/delivery-runs.js';
 import { RelayClaims } from './inbox/relay-claims.js';
 import { HandOff } from './outbox/relay/hand-off.js';
 import { GapFinder } from './inbox/catch-up/gap.finder.js';
-import { AGAIN_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
+import { AGAIN_MS } from './inbox/catch-up/rematch.js';
+import { StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/wake/notifier.js';
@@ -34,9 +35,9 @@ import { wayOf } from './storage/postgres/transaction-way.js';
 const GIVE_BACK_MS = 1_000;
 
 /**
- * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. A global
- * module starts first and stops last, so that its handlers would run before their clients are there and after they are gone; this
- * one puts itself at the other end of the order.
+ * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. Nest starts a global
+ * module first and stops it last. Its handlers would run before their clients exist and after they are gone. So this module puts itself at
+ * the other end of the order.
  */
 @Injectable()
 export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, BeforeApplicationShutdown {
@@ -79,19 +80,19 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
       const said = [...cautions(source, { waits, routes }), ...nearTypes(source.provider, handlers)];
       for (const text of said) this.logger.warn(logLine(text, { source: source.name }));
     }
-    this.tellWay();
-    this.urls.tell();
+    this.logWay();
+    this.urls.logAll();
     this.loop.start();
     this.gaps.start();
     this.notifier.start();
     this.listener.start();
     if (this.options.reconcile) {
       const reconcile = () => void this.reconciler.reconcileQuietly();
-      this.timers.after('webhook-inbox:reconcile', 0, reconcile);
-      this.timers.after('webhook-inbox:reconcile-again', AGAIN_MS, reconcile, { keepsAlive: false });
+      this.timers.schedule('webhook-inbox:reconcile', 0, reconcile);
+      this.timers.schedule('webhook-inbox:reconcile-again', AGAIN_MS, reconcile, { keepsAlive: false });
     }
     if (this.options.retention !== false) {
-      this.timers.cron(
+      this.timers.scheduleCron(
         'webhook-inbox:retention',
         this.options.retention.schedule,
         () => void this.retention.pruneQuietly(),
@@ -105,7 +106,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.loop.stopLeasing();
     this.gaps.stop();
     this.timers.cancelAll();
-    this.tellWait();
+    this.logWait();
     try {
       await Promise.all([this.runs.finish(this.claims.finish()), this.loop.finish()]);
       await this.handOff.finish(GIVE_BACK_MS);
@@ -115,14 +116,14 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     }
   }
 
-  private tellWay(): void {
+  private logWay(): void {
     const { claimsAreTypeorms, why } = wayOf(this.dataSource);
     const way = claimsAreTypeorms ? "in TypeORM's own transactions" : 'in one message each';
     this.logger.log(logLine(`claims are committed ${way}: ${why}`, {}));
   }
 
-  /** Who looks why a process does not end, or has killed it meanwhile, finds it here. */
-  private tellWait(): void {
+  /** Logs why a process does not end yet, for the person who waits for it or has killed it. */
+  private logWait(): void {
     const { relay } = this.options;
     const jobs = this.rounds.running;
     const deliveries = this.runs.waiting;
@@ -134,7 +135,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    // Last: what is committed while draining is for the other instances.
+    // Last: rows that are committed while draining are for the other instances.
     await this.notifier.stop();
   }
 }

@@ -21,9 +21,9 @@ interface Shared {
 }
 
 /**
- * The exports of the copy that this process loaded first. An application may `require` this package while one of its modules `import`s
- * it, or a workspace may hold it twice. Each copy has injection tokens, metadata keys, error classes and async contexts of its own:
- * handlers declared through the one would be unknown to the other, and their events be skipped. So all entries give the first copy's.
+ * The exports of the copy that this process loaded first. An application may `require` this package while one of its modules `import`s it,
+ * or a workspace may hold it twice. Each copy has injection tokens, metadata keys, error classes and async contexts of its own. Handlers
+ * declared through one copy would be unknown to the other, and their events would be skipped. So all entries give the first copy's exports.
  * @param own the exports of this copy, for when it is the first
  * @throws ConfigurationError where the first copy has another version
  */

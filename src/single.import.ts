@@ -4,8 +4,8 @@ import type { ResolvedOptions } from './core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from './core/tokens.js';
 
 /**
- * Two imports with options of their own are two modules to Nest, each with relay, timers and routes, and each looks for the other's
- * sources among its own. The same dynamic module imported in several places is one, and is fine.
+ * Two imports with options of their own are two modules to Nest, each with relay, timers and routes, and each knows only its own sources.
+ * The same dynamic module imported in several places is one, and is fine.
  * @param modules those of one application; another in the same process has its own
  * @throws ConfigurationError
  */

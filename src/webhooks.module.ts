@@ -24,7 +24,7 @@ import { RawBodyInstaller } from './http/body/raw-body.installer.js';
 import { RouteExplorer } from './http/route.explorer.js';
 import { mayBeDirect, webhooksController, type ControllerOptions } from './http/webhooks.controller.js';
 import { LifecycleModule } from './lifecycle.module.js';
-import { LeasePlan } from './outbox/relay/lease-plan.js';
+import { HandlerSlots } from './outbox/slots/handler-slots.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { storageProviders } from './storage/storage.providers.js';
 import { coreProviders } from './core/core.providers.js';
@@ -42,7 +42,7 @@ import { fixSchema } from './storage/schema/own-schema.js';
 import { keepViewNames } from './storage/schema/view-entities.js';
 import { StrayQueries } from './storage/postgres/stray-queries.js';
 
-/** What Nest must know before any factory has run. */
+/** The options that Nest needs before any factory has run. */
 export interface WebhooksModuleExtras {
   /** The module's own route; `false` when the application has routes with `@UseWebhook` only. @default { path: 'webhooks' } */
   readonly controller?: ControllerOptions | false;
@@ -91,7 +91,7 @@ export class WebhooksModule implements OnModuleInit {
     private readonly classNames: ClassNames,
     private readonly timers: HostTimers,
     private readonly rawBody: RawBodyInstaller,
-    private readonly plan: LeasePlan,
+    private readonly slots: HandlerSlots,
     private readonly strayQueries: StrayQueries,
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
@@ -126,11 +126,11 @@ export class WebhooksModule implements OnModuleInit {
     this.backfills.explore();
     this.routes.explore();
     this.registry.close();
-    this.passedOver.tell();
-    this.classNames.tell();
+    this.passedOver.warn();
+    this.classNames.warn();
     this.rawBody.checkOrder();
     this.rawBody.installDirect();
-    this.plan.checkPool();
+    this.slots.checkPool();
     fixSchema(this.dataSource, this.options.schema);
     keepViewNames(this.dataSource);
     hearErrors(this.dataSource);

@@ -30,6 +30,8 @@ export interface WorkerSettings {
   readonly effects?: number;
   /** Handlers beside those that are measured, whose events never come. @default 0 */
   readonly others?: number;
+  /** Whether those take batches. @default false */
+  readonly othersInBatches?: boolean;
 }
 export interface DrainOrder {
   readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages' | 'leased';
@@ -94,13 +96,19 @@ class Works {
 }
 
 /** Handlers of a large application that have nothing to do. */
-function othersOf(count: number): Type {
+function othersOf(count: number, inBatches: boolean): Type {
   class Others {
     async never() {}
+
+    async neverAny(_events: readonly BatchEvent[]) {}
   }
   const method = Object.getOwnPropertyDescriptor(Others.prototype, 'never')!;
-  for (let nth = 0; nth < count; nth += 1)
-    OnWebhook('timed', `never.${nth}`, { name: `never-${nth}` })(Others.prototype, 'never', method);
+  const batch = Object.getOwnPropertyDescriptor(Others.prototype, 'neverAny')!;
+  for (let nth = 0; nth < count; nth += 1) {
+    const [type, name] = [`never.${nth}`, `never-${nth}`];
+    if (inBatches) OnWebhook('timed', type, { name, batch: 100 })(Others.prototype, 'neverAny', batch);
+    else OnWebhook('timed', type, { name })(Others.prototype, 'never', method);
+  }
   Injectable()(Others);
   return Others;
 }
@@ -312,7 +320,13 @@ async function starts({ samples, prefix }: LatencyOrder): Promise<[string, numbe
   return own();
 }
 
-function moduleOf({ databaseUrl, relay = true, effects = 20, others = 0 }: WorkerSettings): Type {
+function moduleOf({
+  databaseUrl,
+  relay = true,
+  effects = 20,
+  others = 0,
+  othersInBatches = false,
+}: WorkerSettings): Type {
   const source = () =>
     hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
   @Module({
@@ -326,7 +340,7 @@ function moduleOf({ databaseUrl, relay = true, effects = 20, others = 0 }: Worke
         retention: false,
       }),
     ],
-    providers: [Works, othersOf(others)],
+    providers: [Works, othersOf(others, othersInBatches)],
   })
   class Worker {}
   return Worker;

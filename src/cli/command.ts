@@ -19,7 +19,7 @@ export interface DeedOptions {
   readonly dryRun?: boolean;
 }
 
-/** What a command works with. */
+/** The parts that a command works with. */
 export interface Task {
   readonly session: Session;
   readonly out: Output;
@@ -40,7 +40,7 @@ export interface Definition<O> {
   readonly args?: readonly Argument[];
   readonly options?: readonly Option[];
   readonly alias?: string;
-  /** Opens the application with its HTTP server, which does not listen: its pipeline is looked at. */
+  /** Opens the application with its HTTP server, which does not listen. The command examines its pipeline. */
   readonly http?: boolean;
   /** @returns the exit code; nothing for 0 */
   run(task: Task, options: O & CommonOptions & DeedOptions, ...args: never[]): Promise<Exit | undefined>;

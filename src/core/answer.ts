@@ -1,4 +1,4 @@
-/** What goes back over HTTP. A string body is sent as it is, an object as JSON. */
+/** An HTTP answer. A string body is sent as it is, an object as JSON. */
 export interface Answer {
   readonly status: number;
   readonly body: string | Readonly<Record<string, unknown>>;

@@ -1,6 +1,6 @@
 import { WebhookInboxError } from './errors.js';
 
-/** What the application's own code is called for. */
+/** The call of the application's code that `around` wraps. */
 export interface RunInfo {
   /** `batch`: a handler with `batch`; the event is then the first of `events`. */
   readonly kind: 'handler' | 'batch' | 'effect' | 'probe' | 'complete' | 'hydrate';
@@ -27,7 +27,7 @@ export interface RunInfo {
  */
 export type Around = (run: () => Promise<unknown>, info: RunInfo) => unknown;
 
-/** @throws what `code` throws, and what `around` throws; WebhookInboxError where `around` did not call `run` */
+/** @throws the error of `code` or of `around`; WebhookInboxError when `around` did not call `run` */
 export async function runAround<T>(
   around: Around | undefined,
   info: RunInfo,
@@ -43,7 +43,7 @@ export async function runAround<T>(
     // Unhandled, a failure that `around` has not waited for would end the process.
     running?.catch(() => undefined);
   }
-  // Looked at here and not there: one that does not wait for `run` must not have it committed half done.
+  // Checked only here: an `around` that does not wait for `run` must not have it committed half done.
   if (running !== undefined) return running;
   throw new WebhookInboxError(
     'CONFIGURATION',

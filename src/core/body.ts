@@ -1,3 +1,4 @@
+import { PermanentError } from './errors.js';
 import { rangeAt } from './json/json-ranges.js';
 
 /** Reads a verified body lazily: parsed at most once, and never when id and type are in headers. */
@@ -17,7 +18,7 @@ export class BodyReader {
     return this.json() === undefined && /^[\s\uFEFF]*[[{]/.test(this.bytes.toString('utf8', 0, 100));
   }
 
-  /** What is at a dotted path (`data.id`), own properties only; undefined when there is nothing. */
+  /** The value at a dotted path (`data.id`), through own properties only. Undefined when there is none. */
   at(path: string): unknown {
     return valueAt(this.json(), path);
   }
@@ -57,4 +58,25 @@ function valueAt(value: unknown, path: string): unknown {
     current = (current as Record<string, unknown>)[name];
   }
   return current;
+}
+
+/** The stored bytes are not what their content type says. Permanent: they will not change. */
+export class UnreadableBody extends PermanentError {}
+
+/**
+ * The payload of stored bytes. It is JSON for JSON types, and an object for forms. Any other type is JSON where it can be parsed (SNS sends
+ * JSON as text/plain), else text.
+ * @throws UnreadableBody when a JSON type does not hold JSON
+ */
+export function parsePayload(bytes: Buffer, contentType: string | undefined): unknown {
+  const type = contentType?.split(';', 1)[0]!.trim().toLowerCase() ?? '';
+  if (type === 'application/x-www-form-urlencoded') {
+    return Object.fromEntries(new URLSearchParams(bytes.toString('utf8')));
+  }
+  const value = parseJson(bytes);
+  if (value !== undefined) return value;
+  if (type === '' || type === 'application/json' || type.endsWith('+json')) {
+    throw new UnreadableBody(`the body (${bytes.length} bytes, ${type || 'no content type'}) is not JSON`);
+  }
+  return bytes.toString('utf8');
 }

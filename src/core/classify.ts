@@ -15,7 +15,7 @@ const PERMANENT_CODES = new Set([
   'UNKNOWN_EFFECT',
   'PAYLOAD_REFUSED',
   'ENQUEUE_REFUSED',
-  // What was written past the transaction stays, and would be written again.
+  // Writes outside of the transaction stay, and another attempt would repeat them.
   'OUTSIDE_TRANSACTION',
 ]);
 /** Connection, transaction rollback (deadlock, serialization), resources, operator intervention. */
@@ -57,8 +57,8 @@ export function isKnownNotDone(error: unknown): boolean {
 }
 
 /**
- * Whether an error says that the other side does not work, whatever it is asked: it does not answer, or says so (408, 429, 5xx).
- * Undefined where nothing is said about it, as by an error of the code itself.
+ * Whether an error says that the other side is out of order: it does not answer, or answers 408, 429 or 5xx. Undefined where the error says
+ * nothing about it, as an error of the code itself.
  */
 export function isOutOfOrder(error: unknown): boolean | undefined {
   const status = statusOf(error);
@@ -128,7 +128,7 @@ function isConnectionError(error: unknown): boolean {
   );
 }
 
-/** What the other side has asked for by `Retry-After`, in milliseconds. */
+/** The delay that the other side asked for by `Retry-After`, in milliseconds. */
 export function retryAfterHeader(error: unknown): number | undefined {
   const headers = property(error, 'headers') ?? property(property(error, 'response'), 'headers');
   const get = property(headers, 'get');

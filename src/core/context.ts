@@ -14,7 +14,7 @@ export type EffectPayload<N> = N extends keyof WebhookEffects ? WebhookEffects[N
 
 /** Key and time of an effect that is enqueued. */
 export interface EnqueueOptions {
-  /** Tells several effects of one name in one run apart; must be the same when the run is repeated. At most 255 bytes. @default '' */
+  /** Distinguishes several effects of one name in one run. It must be the same when the run is repeated. At most 255 bytes. @default '' */
   readonly key?: string;
   /** Not before this time. */
   readonly runAt?: Date;
@@ -41,7 +41,7 @@ export type Enqueue = <N extends EffectName>(
   options?: EnqueueOptions,
 ) => Promise<Enqueued>;
 
-/** What a handler gets besides the event. */
+/** The second argument of a handler. */
 export interface HandlerContext {
   /** Writes through it commit with the run's completion. It is closed when the handler ends. */
   readonly manager: EntityManager;
@@ -52,23 +52,23 @@ export interface HandlerContext {
   readonly attempt: number;
   /** The outbox id of this run. */
   readonly outboxId: string;
-  /** What `hydrate` fetched; undefined without it. */
+  /** The value that `hydrate` fetched. Undefined without `hydrate`. */
   readonly current?: unknown;
 }
 
-/** One event of a batch, as a handler with `batch` gets them: the effects it enqueues hang on it. */
+/** One event of a batch. The effects that it enqueues belong to this event. */
 export interface BatchEvent<TPayload = unknown> extends WebhookEvent<TPayload> {
   readonly enqueue: Enqueue;
   readonly current?: unknown;
 }
 
-/** What a handler with `batch` gets besides its events. */
+/** The second argument of a handler with `batch`. */
 export interface BatchContext extends Pick<HandlerContext, 'manager' | 'signal'> {
-  /** Of each event instead: which one the effect hangs on is not known here. */
+  /** Use the `enqueue` of an event: an effect of a batch must belong to one of its events. */
   readonly enqueue?: never;
 }
 
-/** What an effect gets besides its payload. */
+/** The second argument of an effect. */
 export interface EffectContext {
   /** The idempotency key: the outbox id, the same at each attempt. */
   readonly key: string;
@@ -79,22 +79,23 @@ export interface EffectContext {
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
   /**
-   * What an earlier attempt returned whose completion failed, as JSON keeps it: the outside call was made and need not be again.
+   * The result of an earlier attempt whose completion failed, as JSON keeps it. That attempt made the outside call, and it need not be made
+   * again.
    */
   readonly previous?: { readonly result: unknown };
   /**
-   * Work that commits with the effect's completion, run once after the method has returned. What the method returns is kept for it
-   * whole, as JSON, up to 1 MB. Larger, or no JSON (a BigInt, a circle), it makes the row dead without the work: the call was made, and
-   * another attempt would make it again. Return an id and load the rest.
+   * Work that commits with the effect's completion. It runs once, after the method has returned. The method's result is kept for it as
+   * whole JSON, up to 1 MB. A larger result, or one that is no JSON (a BigInt, a circle), makes the row dead without the work: another
+   * attempt would make the call again. Return an id and load the rest.
    */
   readonly complete: (work: (context: CompletionContext) => unknown) => Promise<void>;
 }
 
-/** What `complete` hands to its work. */
+/** The argument of the work that `complete` was given. */
 export interface CompletionContext {
   readonly manager: EntityManager;
   /** Enqueues follow-up effects. */
   readonly enqueue: Enqueue;
-  /** What JSON makes of what the effect's method returned, at each attempt alike: a Date is text, undefined is null. */
+  /** The result of the effect's method, as JSON keeps it. A Date is text and undefined is null, at each attempt. */
   readonly result: unknown;
 }

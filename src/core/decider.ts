@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { checkInput } from './options/schema.js';
 
-/** Who does something, and why. Neither may be blank: both stand in the audit. */
+/** The person who decides, and the reason. Neither may be blank, since both stand in the audit. */
 export interface Decider {
   readonly by: string;
   readonly reason: string;
@@ -19,7 +19,7 @@ const schema = z.object(
 );
 
 /**
- * Callers in plain JavaScript forget it, and what is done must say who wanted it.
+ * Refuses a missing decider. Callers in plain JavaScript may forget it, and the audit needs it.
  * @throws InputRefused
  */
 export function checkDecider(decider: Decider): void {

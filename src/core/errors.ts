@@ -25,7 +25,7 @@ export type ErrorCode =
   | 'BACKFILL_REFUSED'
   | 'INPUT_REFUSED';
 
-/** Base of the package's errors: `code` is stable, the message says who, what was expected, what was received and what to do. */
+/** Base of the package's errors. `code` is stable. The message names the place, the expected and the received value, and the remedy. */
 export class WebhookInboxError extends Error {
   constructor(
     readonly code: ErrorCode,
@@ -74,7 +74,7 @@ export class HttpFailure extends WebhookInboxError {
     readonly status: number,
     /** Lower-case names. */
     readonly headers: Readonly<Record<string, string>>,
-    /** What was answered, up to 64 kB. Neither logged nor stored: answers echo what was sent. */
+    /** The body of the answer, up to 64 kB. It is neither logged nor stored, since answers echo the request. */
     readonly body: string,
     origin: string,
   ) {
@@ -93,14 +93,14 @@ export class EffectKeyRequired extends WebhookInboxError {
   }
 }
 
-/** What a person or a program asked of the operator cannot be understood; the message says what can. */
+/** Input of an operator, a person or a program, that is not valid. The message says which input is. */
 export class InputRefused extends WebhookInboxError {
   constructor(message: string) {
     super('INPUT_REFUSED', message);
   }
 }
 
-/** Why a request was not believed. Logged and counted; the answer over HTTP never tells. */
+/** Why a request was rejected. It is logged and counted, and never part of the answer over HTTP. */
 export type RejectionReason =
   | 'missing-signature'
   | 'malformed-signature'
@@ -113,7 +113,7 @@ export type RejectionReason =
   /** The vendor's key could not be fetched just now: the only reason that another try can cure. */
   | 'key-unavailable';
 
-/** A request failed verification. Every provider throws this and nothing else, whatever the bytes. */
+/** A request failed verification. Every provider throws this error and no other, for any bytes. */
 export class SignatureRejection extends WebhookInboxError {
   constructor(
     readonly reason: RejectionReason,

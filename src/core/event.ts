@@ -1,4 +1,4 @@
-/** What identifies an event: the dedupe key. */
+/** The dedupe key of an event. */
 export interface EventKey {
   readonly source: string;
   /** '' unless the source's `secrets` function names a tenant. */

@@ -3,7 +3,7 @@ import { StreamableFile } from '@nestjs/common';
 import { from, isObservable, type Observable } from 'rxjs';
 import { PermanentError } from './errors.js';
 
-/** User code returned a value that stands for work which nobody has begun, or whose end nobody waits for. */
+/** User code returned a value that stands for work which has not begun, or whose end no code awaits. */
 export class LazyResult extends PermanentError {
   /** @param kind with its article: 'a generator' */
   constructor(name: string, kind: string) {
@@ -44,7 +44,7 @@ export function lazyKind(value: unknown): string | undefined {
 }
 
 /** For functions that must answer at once. @throws LazyResult */
-export function answeredAtOnce(value: unknown, name: string): void {
+export function refuseLazy(value: unknown, name: string): void {
   const kind = lazyKind(value);
   if (kind === undefined) return;
   if (types.isPromise(value)) value.catch(() => undefined);
@@ -69,7 +69,7 @@ function kindWithin(value: unknown): string | undefined {
   const left = parts.filter(
     (one) => types.isPromise(one) || isSubscribable(one) || types.isGeneratorObject(one),
   );
-  // Nobody else waits for them: one that fails would end the process.
+  // No other code awaits them, so one that fails would end the process.
   for (const one of left) if (types.isPromise(one)) one.catch(() => undefined);
   return left.length === 0 ? undefined : `${lazyKind(left[0])!} within ${plain ? 'an object' : 'an array'}`;
 }

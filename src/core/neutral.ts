@@ -4,8 +4,8 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 const enter = AsyncLocalStorage.snapshot();
 
 /**
- * Runs code in an async context without a request's: work that many requests share, or that goes on after its request, would see the
- * tenant, the user and the trace of the request that happened to begin it.
+ * Runs code in an async context without a request. Otherwise work that many requests share, or that outlives its request, would have the
+ * tenant, the user and the trace of one request.
  */
 export function neutral<T>(code: () => T): T {
   return enter(code);

@@ -24,8 +24,8 @@ export function uuidV7(nowMs: number = Date.now()): string {
 }
 
 /**
- * The id of an outbox row owed for `parent` (a claim's id, or the row whose run enqueued it): the same parts give the same id,
- * whatever runs again. A UUIDv8 whose first half is the parent's, so that rows stay in the order of arrival.
+ * The id of an outbox row owed for `parent`, which is a claim's id or the row whose run enqueued it. The same parts always give the same
+ * id. It is a UUIDv8 whose first half is the parent's, so that rows stay in the order of arrival.
  * @param generation above 0 when a person asked for an effect to be done once more
  */
 export function outboxId(parent: string, name: string, key = '', generation = 0): string {
@@ -42,7 +42,7 @@ function format(bytes: Buffer): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** Bytes that nobody else gets, to be written into. */
+/** Random bytes that may be overwritten. */
 function sixteenRandom(): Buffer {
   if (random.length === 0) random = randomBytes(4_096);
   const bytes = random.subarray(0, 16);

@@ -13,7 +13,7 @@ export interface Provider {
   readonly docs: string;
   /** The scheme in a few words, for `docs/sources.md`: 'HMAC-SHA256 hex of `${timestamp}.${body}`'. */
   readonly scheme: string;
-  /** Which facts the signature covers. An unsigned id lets whoever captured one request mint new ids for it. */
+  /** The facts that the signature covers. If it does not cover the id, anyone who has captured one request can send it under new ids. */
   readonly signed: { readonly id: boolean; readonly type: boolean; readonly time: boolean };
   readonly retries: ProviderRetries;
   /**
@@ -24,8 +24,8 @@ export interface Provider {
   /** How the vendor writes the time it signs: 'seconds', 'milliseconds', 'iso8601', …, for `docs/sources.md`. */
   readonly timeUnit?: string;
   /**
-   * Event types that the vendor publishes. It may send others: a handler's type that is none of them, and nearly one of them, is told
-   * of at boot. @default none, and nothing is told
+   * Event types that the vendor publishes. It may send others. A handler's type that is nearly one of them is logged at boot. @default
+   * none, and nothing is logged
    */
   readonly types?: readonly string[];
   /** Largest body the vendor sends, in bytes, where it is above the default limit of a source. */
@@ -35,8 +35,8 @@ export interface Provider {
   /** Names, in lower case, of headers in which the vendor sends a secret as it is. They are never stored. @default none */
   readonly secretHeaders?: readonly string[];
   /**
-   * Who else `verify` may ask: the vendor for its keys, or whatever the application's own function asks. Such a check is not repeated
-   * to explain a refusal. @default nobody: `verify` is a matter of hashes and configured keys
+   * The other side that `verify` may ask: the vendor for its keys, or a function of the application. Such a check is not repeated to
+   * explain a refusal. @default none: `verify` uses hashes and configured keys only
    */
   readonly asks?: 'vendor' | 'application';
   /** Methods of the requests that carry events. @default ['POST'] */
@@ -45,7 +45,7 @@ export interface Provider {
   /** Says why a configured secret cannot be right, or undefined. Asked at boot (or when a function returns secrets). */
   checkSecret?(secret: string): string | undefined;
 
-  /** Says why a configured secret is probably not the vendor's, or undefined. Told at boot, and no reason not to start. */
+  /** Says why a configured secret is probably not the vendor's, or undefined. It is logged at boot, and the boot goes on. */
   doubtSecret?(secret: string): string | undefined;
 
   /**
@@ -56,8 +56,8 @@ export interface Provider {
   checkHead?(head: RequestHead): void;
 
   /**
-   * Checks the signature over the raw bytes against each secret; does not look at the clock.
-   * @throws SignatureRejection and nothing else.
+   * Checks the signature over the raw bytes against each secret. It does not use the clock.
+   * @throws SignatureRejection and nothing else
    */
   verify(request: WebhookRequest, secrets: readonly string[]): Verification | Promise<Verification>;
 
@@ -72,9 +72,9 @@ export interface Provider {
   parse?(bytes: Buffer, contentType: string | undefined): unknown;
 
   /**
-   * Answers a challenge of the vendor, verified where the vendor signs it; undefined when the request is none.
-   * `verified` says whether `verify` accepted it; then the first of `secrets` is the one that it was signed with.
-   * Anyone can send a challenge: what its answer signs must be refused by `verify`.
+   * Answers a challenge of the vendor, verified where the vendor signs it. Undefined when the request is none. `verified` says whether
+   * `verify` accepted it. Then the first of `secrets` is the one that signed it. Anyone can send a challenge, so `verify` must refuse
+   * everything that this answer signs.
    * @throws SignatureRejection
    */
   readonly handshake?: {
@@ -98,7 +98,7 @@ export interface Provider {
   readonly refusal?: Answer;
   /** How long the vendor waits for the answer, in milliseconds. Undefined when it does not say. */
   readonly ackTimeoutMs?: number;
-  /** What a person should know about this vendor; docs/sources.md prints it. */
+  /** Facts about this vendor for people. docs/sources.md prints them. */
   readonly notes?: ProviderNotes;
 }
 
@@ -106,13 +106,13 @@ export interface Provider {
 export interface ProviderNotes {
   /** Where the preset event id comes from: '`id` of the body'. */
   readonly id?: string;
-  /** What differs between attempts, or makes the id less than perfect. */
+  /** Parts that differ between attempts, or that make the id less than perfect. */
   readonly unstable?: string;
   /** Which answers stop the vendor's retries, beside 2xx. */
   readonly stops?: string;
   /** The challenge and its answer. */
   readonly handshake?: string;
-  /** Whatever else surprises. */
+  /** Other surprising facts. */
   readonly more?: string;
   /** Facts for which no page of the vendor was at hand: check them before relying on them. */
   readonly unconfirmed?: string;
@@ -148,7 +148,7 @@ export interface Verification {
 
 /** Id, type and time of one event of a verified request. */
 export interface EventIdentity {
-  /** What the sender calls the event, or its hash; never made on receipt. */
+  /** The sender's id of the event, or its hash. It is never made on receipt. */
   readonly id: string;
   readonly type: string;
   readonly occurredAt?: Date;

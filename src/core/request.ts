@@ -15,7 +15,7 @@ export interface WebhookRequest {
   readonly during?: <T>(work: Promise<T>) => Promise<T>;
 }
 
-/** What is known of a request before its body has come. */
+/** The parts of a request that are known before its body. */
 export type RequestHead = Pick<WebhookRequest, 'method' | 'url' | 'headers'>;
 
 /** `work`, during which the bytes of the request are counted. */
@@ -25,20 +25,20 @@ export function during<T>(request: WebhookRequest, work: Promise<T>): Promise<T>
 
 const KNOWN_ENCODINGS: ReadonlySet<string> = new Set(['gzip', 'x-gzip', 'deflate', 'br', 'zstd', 'compress']);
 
-/** A content encoding for a person: its name where it is one, since a header's value is whatever somebody sent. */
-export function toldEncoding(value: string): string {
+/** A content encoding for a person: its name where it is one, since a header may hold any text. */
+export function printableEncoding(value: string): string {
   const name = value.trim().toLowerCase();
   return KNOWN_ENCODINGS.has(name) ? `'${name}'` : 'of another name';
 }
 
 /** A content type for a person: without parameters, and nothing where it is none. */
-export function toldType(value: string | undefined): string {
+export function printableType(value: string | undefined): string {
   return /^[a-z]{1,20}\/[\w.+-]{1,60}/i.exec(value?.trim() ?? '')?.[0] ?? '';
 }
 
 /**
- * Case-insensitive headers that remember how often each one arrived: frameworks join repeats, which hides forgeries. Few are ever asked
- * for, so that they are looked for in the list that arrived rather than put into another one first.
+ * Case-insensitive headers that remember how often each one arrived. Frameworks join repeated headers, which hides forgeries. Few headers
+ * are ever read, so they are searched for in the list that arrived.
  */
 export class RequestHeaders {
   /** @param raw name, value, name, value, … */

@@ -1,4 +1,4 @@
 /** Injection token of the resolved options. */
 export const WEBHOOKS_OPTIONS = Symbol('webhook-inbox:options');
-/** Injection token of the host's DataSource, whatever its name. */
+/** Injection token of the host's DataSource. */
 export const WEBHOOKS_DATA_SOURCE = Symbol('webhook-inbox:data-source');

@@ -38,7 +38,7 @@ export function isAction(name: string): name is ActionName {
   return Object.hasOwn(ACTION_INPUT, name);
 }
 
-/** A look at content asks for no reason: it would be the same each time. */
+/** The reason in the audit for reading content. It is always the same, so it is not asked for. */
 const LOOKED = 'looked at on the dashboard';
 
 /** Reads an action's JSON and has the operator do it. */
@@ -89,7 +89,7 @@ export class DashboardActions {
     }
   }
 
-  /** What does not exist is everybody's: it must not tell itself from what is another's. */
+  /** An unknown id has no owner. Its answer must be the same as for a row of another owner. */
   private async ofRows(ids: readonly string[]): Promise<DashboardScope[]> {
     const owners = await this.inspector.scopes(ids.filter((id) => id !== ''));
     const scopes = ids.map((id) => owners.get(id.toLowerCase()));
@@ -105,7 +105,7 @@ export class DashboardActions {
 
   /**
    * @param by name for the audit
-   * @throws InputRefused; whatever the operator throws
+   * @throws InputRefused and the errors of the operator
    */
   async run(name: ActionName, body: unknown, by: string): Promise<unknown> {
     const deed = (input: { readonly reason: string }): Decider => ({ by, reason: input.reason });

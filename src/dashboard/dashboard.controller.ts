@@ -218,7 +218,7 @@ export function dashboardController(
 
     private offers(action: DashboardAction): boolean {
       if (action === 'reveal') return this.options.payloads !== 'hidden';
-      // What is sent on is shown to whoever reads it there.
+      // A forward shows its payload to every reader of its destination.
       if (action === 'forward' && this.options.payloads === 'hidden') return false;
       return action === 'view' || !this.options.readOnly;
     }
@@ -241,8 +241,8 @@ export function dashboardController(
 }
 
 /**
- * Where the assets lie, relative to the page's own address: the application may sit behind a proxy that strips a prefix, so that
- * nobody here knows the whole path.
+ * The assets' address relative to the page's own. The application may sit behind a proxy that strips a prefix, so the whole path is unknown
+ * here.
  */
 function baseOf(request: DashboardRequest): string {
   const path = (request.originalUrl ?? request.url).split('?', 1)[0]!;

@@ -1,10 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { UUID } from '../core/log/place.js';
+import { UUID } from '../core/cursor.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { FILTERS, filterKeys, type FilteredList } from '../operator/event.filter.js';
 import { Inspector, type InspectedEvent, type ListView } from '../operator/inspector.js';
-import { MAX_AT_ONCE } from '../operator/bulk.options.js';
+import { MAX_AT_ONCE } from '../operator/replay/bulk.options.js';
 import { Operator } from '../operator/operator.js';
 import { Stats } from '../operator/stats.js';
 import { contentOf, type Content } from './content.js';
@@ -14,7 +14,7 @@ import type { Rights } from './rights.js';
 
 const FINGERPRINT = /^[0-9a-f]{32}$/;
 
-/** What the page reads: lists by name. */
+/** The page's reads: lists by name. */
 @Injectable()
 export class DashboardLists {
   constructor(
@@ -24,7 +24,7 @@ export class DashboardLists {
     private readonly operator: Operator,
   ) {}
 
-  /** What the page needs to know once. */
+  /** Facts that the page reads once. */
   meta() {
     return {
       effects: this.inspector.effectNames(),
@@ -42,7 +42,7 @@ export class DashboardLists {
 
   async event(id: string, rights: Rights): Promise<InspectedEvent | undefined> {
     const event = UUID.test(id) ? await this.inspector.event(id) : undefined;
-    // As if there were none: whether an id exists is nobody's business who may not see it.
+    // As if there were none: a person without the right must not learn whether an id exists.
     return event !== undefined && (await rights.may('view', event)) ? event : undefined;
   }
 
@@ -126,7 +126,7 @@ export class DashboardLists {
     return kind === 'handler' ? (this.inspector.sourceOfHandler(name) ?? null) : null;
   }
 
-  /** What is about everything. */
+  /** Lists that concern all sources. */
   private async total(name: string, query: unknown, rights: Rights): Promise<unknown> {
     const lists: Readonly<Record<string, () => Promise<unknown>>> = {
       overview: () => this.stats.overview(read(QUERY.overview, query, 'query').range),

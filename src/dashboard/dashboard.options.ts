@@ -7,7 +7,7 @@ import type { Allow } from '../effects/http-client.js';
 /** Injection token of the dashboard's resolved options. */
 export const DASHBOARD = Symbol('webhook-inbox:dashboard');
 
-/** What a person may be allowed to do; given to `can`. */
+/** Actions of a person, given to `can`. */
 export const DASHBOARD_ACTIONS = [
   'view',
   'reveal',
@@ -27,8 +27,8 @@ export const DASHBOARD_ACTIONS = [
 export type DashboardAction = (typeof DASHBOARD_ACTIONS)[number];
 
 /**
- * What an action or a look concerns. Without `tenant`: the source as a whole. Without `source`: everything, such as the overview,
- * the relays, the audit, or an effect that may come from any source.
+ * The scope of an action or a read. Without `tenant`: the source as a whole. Without `source`: everything, such as the overview, the
+ * relays, the audit, or an effect that may come from any source.
  */
 export interface DashboardScope {
   readonly source?: string;
@@ -74,7 +74,7 @@ export interface DashboardOptions {
   readonly sourceLink?: string;
   /** The name that stands in the audit. @default what the request's `user` is called: email, username, name, sub or id */
   readonly actor?: (context: ExecutionContext) => string | undefined;
-  /** Mounts it without a guard: whoever reaches the port sees everything. For a developer's own machine. @default false */
+  /** Mounts it without a guard. Anyone who reaches the port sees everything. For a developer's own machine. @default false */
   readonly allowUnauthenticated?: boolean;
 }
 
@@ -126,7 +126,7 @@ const schema = z.strictObject({
   allowUnauthenticated: z.boolean().optional(),
 });
 
-/** @throws ConfigurationError for a wrong option, and without a guard: whatever the environment, the default is to refuse */
+/** @throws ConfigurationError for a wrong option, and without a guard, in any environment */
 export function resolveDashboard(options: DashboardOptions): ResolvedDashboard {
   check(schema, options, 'WebhooksDashboardModule options');
   const guards = options.guards ?? [];

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { headOf } from '../core/event.js';
 import { InputRefused } from '../core/errors.js';
 import { isZone } from '../core/time/zoned-time.js';
-import { MAX_AT_ONCE } from '../operator/bulk.options.js';
+import { MAX_AT_ONCE } from '../operator/replay/bulk.options.js';
 
 /** PostgreSQL holds no NUL and no half of a character. */
 const text = (max: number) =>
@@ -21,7 +21,7 @@ const events = z.array(eventKey).min(1).max(MAX_AT_ONCE);
 const refire = z.array(text(255)).max(50).default([]);
 const newEffects = z.enum(['refuse', 'allow']).default('refuse');
 
-/** What each action takes as JSON. */
+/** The JSON input of each action. */
 export const ACTION_INPUT = {
   revive: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   'revive-preview': z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE) }),
@@ -75,7 +75,7 @@ const zone = text(64)
   .optional();
 const filter = { q: text(1_000).default(''), zone };
 
-/** What lists take in the query; anything else in it is left alone. */
+/** The query parameters of lists. Other parameters are ignored. */
 export const QUERY = {
   overview: z.object({ range: z.enum(['hour', 'day']).default('hour') }),
   events: z.object({ ...filter, after: place }),

@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 
 /**
- * On every answer. Nothing but the page's own files may run or be asked for; nothing of an answer is kept or read as another type;
- * nobody may frame it.
+ * Headers on every answer. Only the page's own files may run or be requested. Answers are not kept, not read as another type, and not
+ * framed.
  */
 const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy':

@@ -8,7 +8,7 @@ export interface Owner {
   readonly tenant: string | null;
 }
 
-/** What the person of one request may do, where. Each question is put to the application once. */
+/** The rights of the person of one request. Each question is put to the application once. */
 export class Rights {
   private readonly answers = new Map<string, Promise<boolean>>();
 
@@ -39,7 +39,7 @@ export class Rights {
     return (await this.allowed(action, sources)).length > 0;
   }
 
-  /** Of these sources those that may be seen; undefined when that is all, and those that nobody has configured too. */
+  /** The sources of these that may be seen. Undefined when all may be seen, also sources that are not configured. */
   async visible(sources: readonly string[]): Promise<readonly string[] | undefined> {
     const seen = await this.allowed('view', sources);
     return seen.length === sources.length && (await this.may('view')) ? undefined : seen;
@@ -59,7 +59,7 @@ export class Rights {
   }
 }
 
-/** What is of no event concerns everything. */
+/** A row without an event concerns everything. */
 export function scopeOf({ source, tenant }: Owner): DashboardScope {
   return source === null ? {} : { source, tenant: tenant ?? '' };
 }

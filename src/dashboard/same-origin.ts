@@ -2,15 +2,15 @@ import { headOf } from '../core/event.js';
 
 import { isIP } from 'node:net';
 
-/** What this needs of a request, as Express and Fastify both have it. */
+/** The part of a request that this file uses, as Express and Fastify both have it. */
 export interface HeadersOf {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
 /**
- * Says why a request that changes something is refused, or undefined. A browser always tells where such a request comes from:
- * by Sec-Fetch-Site, or, if it is old, by Origin. A client without either is no browser, carries no cookies of a victim, and has
- * passed the guards.
+ * Says why a request that changes something is refused, or undefined. A browser always says where such a request comes from: by
+ * Sec-Fetch-Site, or, if it is old, by Origin. A client without either is no browser, carries no cookies of a victim, and has passed the
+ * guards.
  */
 export function crossSiteFault(request: HeadersOf): string | undefined {
   const type = one(request, 'content-type')?.split(';', 1)[0]!.trim().toLowerCase();
@@ -28,8 +28,8 @@ export function crossSiteFault(request: HeadersOf): string | undefined {
 }
 
 /**
- * Says why a request to a dashboard without a guard is refused, or undefined: a name that is not this machine's own may be a
- * stranger's, whose page then reads and acts as if it were ours (DNS rebinding). Addresses cannot be rebound.
+ * Says why a request to a dashboard without a guard is refused, or undefined. A name that is not this machine's own may belong to an
+ * attacker, whose page then reads and acts as if it were ours (DNS rebinding). Addresses cannot be rebound.
  */
 export function foreignNameFault(request: HeadersOf): string | undefined {
   const name = hostOf(`http://${one(request, 'host') ?? ''}`, 'hostname')?.replace(/^\[|\]$/g, '') ?? '';

@@ -2,15 +2,15 @@ import { Inject, Injectable, type OnApplicationBootstrap } from '@nestjs/common'
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { DASHBOARD, type ResolvedDashboard } from './dashboard.options.js';
 
-/** What this uses of a Fastify instance. */
+/** The part of a Fastify instance that this file uses. */
 interface Routes {
   hasRoute(route: { method: 'GET'; url: string }): boolean;
   get(url: string, handler: (request: unknown, reply: { redirect(to: string): unknown }) => unknown): void;
 }
 
 /**
- * Fastify takes an address with a slash at its end for another one, and Nest registers none. Who types it is led to the page; the
- * guards are asked there.
+ * Fastify takes an address with a slash at its end for another one, and Nest registers none. A browser that asks for it is redirected to
+ * the page, where the guards run.
  */
 @Injectable()
 export class TrailingSlash implements OnApplicationBootstrap {
@@ -30,7 +30,7 @@ export class TrailingSlash implements OnApplicationBootstrap {
     const page = `/${parts.join('/')}`;
     const isPage = routes.hasRoute({ method: 'GET', url: page });
     if (!isPage || routes.hasRoute({ method: 'GET', url: `${page}/` })) return;
-    // Relative: a proxy may have stripped a prefix that nobody here knows.
+    // Relative, since a proxy may have stripped a prefix that is unknown here.
     routes.get(`${page}/`, (_, reply) => reply.redirect(`../${parts.at(-1)!}`));
   }
 }

@@ -2,9 +2,9 @@ import { BlockList, isIP } from 'node:net';
 import { ConfigurationError } from '../core/errors.js';
 
 /**
- * IPv4 that is not the public internet (IANA's special-purpose registry): this host, private, carrier-grade NAT, loopback,
- * link-local with the clouds' metadata services, protocol assignments, documentation, benchmarks, multicast, reserved, broadcast;
- * and Azure's metadata service, which has a public address.
+ * IPv4 addresses that are not the public internet, by IANA's special-purpose registry. These are this host, private, carrier-grade NAT,
+ * loopback, protocol assignments, documentation, benchmarks, multicast, reserved and broadcast. Link-local has the clouds' metadata
+ * services. Azure's metadata service has a public address.
  */
 const REFUSED_V4 = [
   '0.0.0.0/8',
@@ -25,7 +25,7 @@ const REFUSED_V4 = [
   '240.0.0.0/4',
 ];
 /**
- * IPv6 is public in 2000::/3 only; within it these are not, or carry an IPv4 address that nobody has checked (Teredo, 6to4).
+ * IPv6 is public in 2000::/3 only. These ranges within it are not public, or carry an IPv4 address that was not checked (Teredo, 6to4).
  * Mapped (::ffff:0:0/96) and NAT64 (64:ff9b::/96) addresses lie outside.
  */
 const PUBLIC_V6 = ['2000::/3'];

@@ -16,12 +16,12 @@ export type Resolve = (
 const resolveByDns: Resolve = (hostname, callback) => dnsLookup(hostname, { all: true }, callback);
 
 /**
- * The URL, if its text alone does not rule it out. An address written as such is judged here, since no name is looked up for it;
- * the URL parser has turned every spelling of it (octal, hexadecimal, one number) into the usual one.
+ * The URL, if its text alone does not rule it out. An IP address in the text is judged here, since no lookup happens for it. The URL parser
+ * has turned every spelling of it (octal, hexadecimal, one number) into the usual one.
  * @throws DestinationRefused
  */
 export function destination(text: string | URL, allowHttp: boolean, mayConnect: AddressRules): URL {
-  // The parser drops line breaks and turns backslashes round: what one reader repairs another may read differently.
+  // The parser drops line breaks and replaces backslashes. Another reader may treat them differently.
   if (/[\s\\\u0000-\u001f\u007f]/.test(String(text)))
     throw new DestinationRefused('the URL holds spaces, control characters or backslashes');
   if (!URL.canParse(String(text))) throw new DestinationRefused('expected an absolute URL');
@@ -40,8 +40,8 @@ export function destination(text: string | URL, allowHttp: boolean, mayConnect: 
 }
 
 /**
- * The lookup of a connection: each name is resolved once, and what was judged is what is connected to, so that a name which
- * changes its address between a check and a connection gains nothing. One address that is refused rules out the name.
+ * The lookup of a connection. Each name is resolved once, and the judged address is the one that is connected to. So a name that changes
+ * its address between a check and a connection gains nothing. One refused address rules out the name.
  */
 export function checkedLookup(mayConnect: AddressRules, resolve: Resolve = resolveByDns): LookupFunction {
   return (hostname, options, callback) => {

@@ -1,5 +1,5 @@
-// undici, not the global fetch: only its Agent lets the one lookup of a connection be ours, its `request` follows no redirect, and
-// it sends exactly the bytes and headers that it is given.
+// undici, not the global fetch: its Agent takes our lookup for each connection. Its `request` follows no redirect, and sends exactly the
+// given bytes and headers.
 import { Agent, request as send, type Dispatcher } from 'undici';
 import { headOf } from '../core/event.js';
 import { MAX_TIMER_MS } from '../core/options/duration.js';
@@ -7,7 +7,7 @@ import { PermanentError, WebhookInboxError } from '../core/errors.js';
 import { addressRules, type AddressRules } from './address-rules.js';
 import { checkedLookup, destination, DestinationRefused, type Resolve } from './destination.js';
 
-/** What a call may do beyond https to public addresses. */
+/** Exceptions to the rule that a call goes over https to public addresses. */
 export interface Allow {
   /** @default false */
   readonly http?: boolean;
@@ -47,8 +47,8 @@ export class HttpClient {
   constructor(private readonly resolve?: Resolve) {}
 
   /**
-   * Sends one request and follows no redirect; any status is a response.
-   * @throws DestinationRefused; WebhookInboxError TIMED_OUT; the signal's reason; what the connection broke with
+   * Sends one request and follows no redirect. Any status is a response.
+   * @throws DestinationRefused; WebhookInboxError TIMED_OUT; the signal's reason; the error that broke the connection
    */
   async send({
     url,
@@ -102,7 +102,7 @@ export class HttpClient {
 async function read({ statusCode, headers, body }: Dispatcher.ResponseData): Promise<HttpResponse> {
   const chunks: Buffer[] = [];
   let size = 0;
-  // Leaving the loop ends the connection: whoever answers with gigabytes is not listened to.
+  // Leaving the loop ends the connection, so that an answer of gigabytes is not read.
   for await (const chunk of body as AsyncIterable<Buffer>) {
     chunks.push(chunk);
     size += chunk.length;
@@ -116,7 +116,7 @@ async function read({ statusCode, headers, body }: Dispatcher.ResponseData): Pro
   });
 }
 
-/** Escapes and headers count too: what is kept beside the effect's row is this response's JSON. */
+/** Escapes and headers count too, since this response is kept as JSON beside the effect's row. */
 function fit(response: HttpResponse): HttpResponse {
   const excess = Buffer.byteLength(JSON.stringify(response)) - KEPT_BYTES;
   if (excess <= 0 || response.body === '') return response;
@@ -148,7 +148,7 @@ const NO_CONNECTION = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
-/** What undici refuses to send: it is the same at the next attempt. */
+/** Errors for requests that undici refuses to send. The next attempt would get the same. */
 const NOT_SENDABLE = new Set([
   'UND_ERR_INVALID_ARG',
   'UND_ERR_NOT_SUPPORTED',

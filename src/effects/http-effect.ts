@@ -22,17 +22,16 @@ export interface HttpEffectRequest {
   readonly allow?: Allow;
 }
 
-/** What an HTTP effect needs of its context. */
+/** The part of the context that an HTTP effect uses. */
 export type HttpEffectContext = Pick<EffectContext, 'key' | 'signal' | 'timeoutMs'>;
 
 const client = new HttpClient();
 
 /**
- * The most common effect: one HTTP request under the effect's key. Return its response, and it is kept as the effect's result.
- *
- * It goes to https and public addresses only, since a URL that comes from a payload may name the cloud's metadata service or a
- * neighbour: each name is resolved once, judged, and that very address is connected to; redirects are not followed.
- * @throws HttpFailure for anything but 2xx: 408, 429 and 5xx are tried again, not before `Retry-After`; other 4xx are permanent
+ * The most common effect: one HTTP request under the effect's key. Return its response, and it is kept as the effect's result. It goes to
+ * https and public addresses only, since a URL from a payload may name the cloud's metadata service or a neighbour. Each name is resolved
+ * once and judged, and that very address is connected to. Redirects are not followed.
+ * @throws HttpFailure for anything but 2xx. 408, 429 and 5xx are tried again, not before `Retry-After`. Other 4xx are permanent
  * @throws PermanentError for a redirect; DestinationRefused, which is permanent too
  */
 export async function httpEffect(

@@ -108,8 +108,8 @@ interface GithubDelivery {
 }
 
 /**
- * What has changed in a shop. Shopify lists resources and no webhooks, so an event is known by resource and time: give the source
- * `dedupe: [{ header: 'x-shopify-topic' }, { path: 'admin_graphql_api_id' }, { path: 'updated_at' }]`.
+ * Changes in a shop. Shopify lists resources and no webhooks, so an event is identified by resource and time. Give the source `dedupe: [{
+ * header: 'x-shopify-topic' }, { path: 'admin_graphql_api_id' }, { path: 'updated_at' }]`.
  * @see https://shopify.dev/docs/api/admin-rest/usage/pagination
  */
 export async function* shopifyResources(

@@ -5,11 +5,11 @@ import { append } from './metadata.js';
 export interface BackfillSourceOptions {
   /** So often one instance reads the list, claims what no webhook has brought, and raises `gaps-found`. @default false: by hand alone */
   readonly every?: Duration;
-  /** How far back it looks; further than the longest time for which your receivers may be away, and than 5 minutes. @default '2h' */
+  /** How far back gaps are searched: longer than your receivers may be away, and more than 5 minutes. @default '2h' */
   readonly lookback?: Duration;
 }
 
-/** What `@BackfillSource` writes on a method. */
+/** The metadata that `@BackfillSource` writes on a method. */
 export interface BackfillSourceMetadata {
   readonly source: string;
   readonly options: BackfillSourceOptions;
@@ -33,7 +33,7 @@ export interface BackfillContext {
   readonly signal: AbortSignal;
 }
 
-/** What a method with `@BackfillSource` looks like: it pages through the provider's list from `since` on, in any order. */
+/** The type of a method with `@BackfillSource`. It pages through the provider's list from `since` on, in any order. */
 export type ListEvents = (since: Date, context: BackfillContext) => AsyncIterable<BackfillEvent>;
 
 /**

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { toMs, type Duration } from '../core/options/duration.js';
 import { configuredSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { check, duration, pause } from '../core/options/schema.js';
+import { check, duration, positiveDuration } from '../core/options/schema.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import {
   BACKFILL_SOURCE,
@@ -22,7 +22,7 @@ import { foundTwice, originOf, type Origin } from './origin.js';
 export const GRACE_MS = 5 * 60_000;
 
 const optionsSchema = z.strictObject({
-  every: pause.optional(),
+  every: positiveDuration.optional(),
   lookback: duration
     .refine((value) => (toMs(value) ?? Infinity) > GRACE_MS, {
       error:
@@ -70,12 +70,12 @@ export class BackfillExplorer {
     return this.bySource.get(source)?.list;
   }
 
-  /** How far back gaps of a source are looked for. */
+  /** How far back the gaps of a source are searched for. */
   lookbackMs(source: string): number | undefined {
     return this.bySource.get(source)?.lookbackMs;
   }
 
-  /** Sources whose gaps are looked for by themselves. */
+  /** Sources whose gaps are searched for at intervals. */
   scheduled(): { readonly source: string; readonly everyMs: number }[] {
     return [...this.bySource].flatMap(([source, { everyMs }]) =>
       everyMs === undefined ? [] : [{ source, everyMs }],

@@ -3,12 +3,18 @@ import { ConfigurationError } from '../core/errors.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { logLine } from '../core/log/log.js';
 
-/** What compilers call a class without a name. */
+/** Names that compilers give to a class without a name. */
 const ANONYMOUS = /^(|default|class|_class|anonymous)(_\d+)?$/;
-/** What minifiers make of names, and what bundlers add to tell two of one name apart. Classes of Nest are written in capitals. */
+/**
+ * Short names that minifiers make, and suffixes that bundlers add to distinguish two classes of one name. Classes of Nest are written in
+ * capitals.
+ */
 const SHORT = /^(.{1,2}|[a-z_$].{2,3})$|\$\d+$/;
 
-/** Default names of handlers hang on the names of classes, which a build may change: rows of one handler would run another's code. */
+/**
+ * Warns about default names of handlers, which are derived from class names. A build may change those, and rows of one handler would then
+ * run another's code.
+ */
 @Injectable()
 export class ClassNames {
   private readonly logger = new InboxLogger();
@@ -28,7 +34,7 @@ export class ClassNames {
     return [...this.doubtful];
   }
 
-  tell(): void {
+  warn(): void {
     if (this.doubtful.size === 0) return;
     const text =
       'names of classes look as if a bundler made them, and handler names are derived from them: the next build may give a ' +

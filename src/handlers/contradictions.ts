@@ -1,6 +1,6 @@
 import { toMs } from '../core/options/duration.js';
 import { ConfigurationError } from '../core/errors.js';
-import type { HandlerOptions } from '../core/options/options.js';
+import type { HandlerOptions } from '../core/options/work-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import type { Effect } from './handler.registry.js';
 

@@ -9,7 +9,9 @@ export interface Provided {
   readonly prototype: object;
 }
 
-/** What the application provides, each instance once: several tokens may stand for one (`useExisting`, a factory that returns it). */
+/**
+ * The application's providers, each instance once. Several tokens may stand for one instance (`useExisting`, a factory that returns it).
+ */
 @Injectable()
 export class DecoratedProviders {
   constructor(private readonly discovery: DiscoveryService) {}
@@ -30,7 +32,7 @@ export class DecoratedProviders {
 }
 
 /**
- * What discovery shows of a class of another scope is an object without a constructor run, and so without what it injects.
+ * Discovery shows a class of another scope as an object without its constructor's fields, and so without its dependencies.
  * @throws ConfigurationError
  */
 export function refuseScoped(wrapper: InstanceWrapper, where: string): void {

@@ -6,13 +6,13 @@ import { ConfigurationError } from '../core/errors.js';
 import { rateOf } from '../core/options/rate.js';
 import { configuredSource } from '../core/options/known-source.js';
 import { writtenAs } from '../core/lazy.js';
+import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import {
   checkEffectOptions,
   checkHandlerOptions,
   resolveRecord,
   retryPolicy,
-  type ResolvedOptions,
-} from '../core/options/resolve-options.js';
+} from '../core/options/resolve-work.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ClassNames } from './class-names.js';
 import { DecoratedProviders, refuseScoped } from './decorated.providers.js';

@@ -3,10 +3,10 @@ import type { Classifier } from '../core/classify.js';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import { headOf, type WebhookEvent } from '../core/event.js';
-import type { ResolvedRecord } from '../core/options/resolve-options.js';
+import type { ResolvedRecord } from '../core/options/resolve-work.js';
 import type { Rate } from '../core/options/rate.js';
 import type { RetryPolicy } from '../core/options/retry.js';
-import type { EffectOptions, HandlerOptions } from '../core/options/options.js';
+import type { EffectOptions, HandlerOptions } from '../core/options/work-options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
 import { foundTwice, type Origin } from './origin.js';
 import { typeMatches } from './type-pattern.js';
@@ -41,8 +41,8 @@ export interface Handler extends Work {
 }
 
 /**
- * The name that outbox ids, order keys and the marks of `skipStale` hang on. An instance of before a renaming, started late or again,
- * makes the same ids, and so adds no second row to what was claimed under the new name; its rows and those of today are one line.
+ * The name from which outbox ids, order keys and the marks of `skipStale` are derived. An instance of before a renaming makes the same ids.
+ * So it adds no second row to a claim of the new name, and its rows and today's share one order.
  */
 export function firstName({ name, was }: Pick<Work, 'name' | 'was'>): string {
   return was[0] ?? name;
@@ -75,7 +75,7 @@ export interface Route {
 /** As `webhook_outbox.name` holds them. */
 const MAX_NAME_BYTES = 255;
 
-/** What this process can run: filled once at boot, asked by everyone else. */
+/** The work that this process can run. It is filled once at boot. */
 @Injectable()
 export class HandlerRegistry {
   private readonly handlersByName = new Map<string, Handler>();
@@ -197,7 +197,7 @@ export class HandlerRegistry {
     return this.handlersByName;
   }
 
-  /** What places are shared among: the names of handlers, and their sources. */
+  /** The names and the sources of handlers, which share the slots. */
   shares(): { readonly names: ReadonlySet<string>; readonly sources: ReadonlySet<string> } {
     this.sharing ??= {
       names: new Set(this.handlersByName.keys()),

@@ -8,7 +8,7 @@ export interface Decoration {
   readonly name: string | symbol;
 }
 
-/** Of every class that this process has loaded: those that an application does not provide are told at its boot. */
+/** Decorations of every class that this process has loaded. Boot warns about those that the application does not provide. */
 const decorations: Decoration[] = [];
 
 /** A decorator that adds `value` to the list under `key` on the method, so that one method may carry several. */

@@ -3,7 +3,7 @@ import type { Provider } from '../core/provider.js';
 import type { Handler } from './handler.registry.js';
 import { typeMatches } from './type-pattern.js';
 
-/** What boot says of types that a provider does not send, and that are nearly one of its own: their handlers never run. */
+/** Warnings for types that a provider does not send, and that are nearly one of its own. Their handlers never run. */
 export function nearTypes(
   { name, types: known = [] }: Pick<Provider, 'name' | 'types'>,
   handlers: readonly Pick<Handler, 'origin' | 'types'>[],
@@ -23,7 +23,7 @@ export function nearTypes(
 function meantBy(type: string, known: readonly string[]): string | undefined {
   if (known.some((one) => typeMatches(type, one))) return undefined;
   if (!type.includes('*')) return nearMiss(type, known) ?? withoutAction(type, known);
-  // Of a pattern the beginning is looked at: 'invoices.*'.
+  // Only the beginning of a pattern is compared: 'invoices.*'.
   const beginning = nearMiss(type.slice(0, -1), beginnings(known));
   return type.endsWith('*') && beginning !== undefined ? `${beginning}*` : undefined;
 }

@@ -1,7 +1,7 @@
-import type { EffectOptions } from '../core/options/options.js';
+import type { EffectOptions } from '../core/options/work-options.js';
 import { append } from './metadata.js';
 
-/** What `@OnEffect` writes on a method. */
+/** The metadata that `@OnEffect` writes on a method. */
 export interface OnEffectMetadata {
   readonly effect: string;
   readonly options: EffectOptions;

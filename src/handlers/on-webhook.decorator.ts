@@ -1,8 +1,8 @@
 import type { BatchContext, BatchEvent } from '../core/context.js';
-import type { HandlerOptions } from '../core/options/options.js';
+import type { HandlerOptions } from '../core/options/work-options.js';
 import { append } from './metadata.js';
 
-/** What `@OnWebhook` writes on a method. */
+/** The metadata that `@OnWebhook` writes on a method. */
 export interface OnWebhookMetadata {
   readonly source: string;
   readonly types: readonly string[];
@@ -21,13 +21,12 @@ export type BatchDecorator<TPayload> = <
 ) => void;
 
 /**
- * The method handles events of a source, inside a database transaction: what it writes through `context.manager`, the effects it
- * enqueues and its completion commit together, or not at all. What it returns is the result summary.
- * It may run again after a failure, so that anything outside the database belongs in an effect.
- *
+ * The method handles events of a source, inside a database transaction. Its writes through `context.manager`, the effects that it enqueues
+ * and its completion commit together, or not at all. Its return value is the result summary. It may run again after a failure, so work
+ * outside the database belongs in an effect.
  * @param source name of a configured source
  * @param types event types: exact, `'invoice.*'` (any text in the star's place) or `'*'`
- * @param options with `batch`, the method has to take `readonly BatchEvent[]` and `BatchContext`
+ * @param options with `batch`, the method must take `readonly BatchEvent[]` and `BatchContext`
  */
 export function OnWebhook<TPayload = never>(
   source: string,

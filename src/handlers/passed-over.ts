@@ -5,10 +5,10 @@ import { logLine } from '../core/log/log.js';
 import { DecoratedProviders, type Provided } from './decorated.providers.js';
 import { allDecorations, decorationsOf, isAbove, metadataOf, type Decoration } from './metadata.js';
 
-/** Classes that no application of this process provides, and that have been told of. */
+/** Classes that no application of this process provides, and that were logged. */
 const told = new WeakSet();
 
-/** Tells of methods with decorators of this package that are not registered: their events would be skipped in silence. */
+/** Warns about methods with decorators of this package that are not registered. Their events would be skipped in silence. */
 @Injectable()
 export class PassedOver {
   private readonly logger = new InboxLogger();
@@ -18,7 +18,7 @@ export class PassedOver {
     private readonly modules: ModulesContainer,
   ) {}
 
-  tell(): void {
+  warn(): void {
     const provided = this.providers.all();
     const absent = new Set<object>();
     for (const decoration of allDecorations()) {
@@ -26,15 +26,15 @@ export class PassedOver {
       const instances = provided.filter(
         ({ prototype }) => prototype === target || isAbove(target, prototype),
       );
-      for (const one of instances) this.tellHidden(decoration, one);
+      for (const one of instances) this.warnHidden(decoration, one);
       if (instances.length > 0) told.add(target);
       else if (!told.has(target)) absent.add(target);
     }
-    this.tellAbsent([...absent]);
+    this.warnAbsent([...absent]);
     this.watchLateModules();
   }
 
-  private tellHidden({ key, target, name }: Decoration, { prototype }: Provided): void {
+  private warnHidden({ key, target, name }: Decoration, { prototype }: Provided): void {
     const method: unknown = Reflect.get(prototype, name);
     if (typeof method === 'function' && metadataOf(key, method).length > 0) return;
     const where = `${target.constructor.name}.${String(name)}`;
@@ -45,7 +45,7 @@ export class PassedOver {
     this.logger.warn(logLine(`${where} is not registered: ${why}`, {}));
   }
 
-  private tellAbsent(targets: readonly object[]): void {
+  private warnAbsent(targets: readonly object[]): void {
     if (targets.length === 0) return;
     for (const target of targets) told.add(target);
     const classes = targets.map((target) => target.constructor.name || 'an anonymous class').join(', ');
@@ -65,14 +65,14 @@ export class PassedOver {
           const prototype =
             typeof metatype === 'function' ? (metatype.prototype as object | undefined) : undefined;
           if (prototype !== undefined && decorationsOf(prototype).length > 0)
-            this.tellLate(module.name, prototype);
+            this.warnLate(module.name, prototype);
         }
       });
       return set(token, module);
     };
   }
 
-  private tellLate(module: string, prototype: object): void {
+  private warnLate(module: string, prototype: object): void {
     const text =
       'handlers or effects are not registered, since their module was loaded after the boot: import it in a module that is loaded at boot';
     this.logger.warn(logLine(text, { module, class: prototype.constructor.name }));

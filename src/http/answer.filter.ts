@@ -18,7 +18,7 @@ export class RefusedDelivery extends HttpException {
 /** A request to a path of the application's own, for which Express has asked the module's route first. */
 export class ApplicationsOwn extends NotFoundException {}
 
-/** Writes the answer of a refused delivery as it is, whatever filters the application has. */
+/** Writes the answer of a refused delivery as it is, before any filter of the application. */
 @Catch(RefusedDelivery, ApplicationsOwn)
 export class AnswerFilter implements ExceptionFilter<RefusedDelivery | ApplicationsOwn> {
   constructor(private readonly writer: AnswerWriter) {}

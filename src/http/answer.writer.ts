@@ -5,11 +5,11 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 import { Throttle } from '../core/log/throttle.js';
 import { ANSWERS } from '../inbox/answers.js';
-import { DeliveryRuns } from '../inbox/delivery-runs.js';
+import { DeliveryRuns } from '../inbox/runs/delivery-runs.js';
 import { BodyIntake } from './body/body-intake.js';
 import { rawBodyOf } from './body/raw-body.js';
 
-/** What this needs of Fastify's reply. */
+/** The part of Fastify's reply that this file uses. */
 interface FastifyReplyLike {
   readonly raw: ServerResponse;
   code(status: number): FastifyReplyLike;
@@ -17,7 +17,7 @@ interface FastifyReplyLike {
   send(text: string): unknown;
 }
 
-/** Writes answers past whatever would wrap them. */
+/** Writes answers past Nest and the application's interceptors. */
 @Injectable()
 export class AnswerWriter {
   private readonly logger = new InboxLogger();
@@ -35,7 +35,7 @@ export class AnswerWriter {
     // The application has given up on the request and answered itself.
     if (raw.headersSent) return;
     if (!('raw' in response)) return this.writeDirect(response, answer);
-    const sound = this.sound(answer);
+    const sound = this.sendable(answer);
     this.begin(raw);
     response
       .code(sound.status)
@@ -45,7 +45,7 @@ export class AnswerWriter {
 
   /** To Node's own response. */
   writeDirect(response: ServerResponse, given: Answer): void {
-    const answer = this.sound(given);
+    const answer = this.sendable(given);
     const text = textOf(answer);
     for (const [name, value] of this.headers(answer)) response.setHeader(name, value);
     if (answer.status === NO_CONTENT) response.removeHeader('content-type');
@@ -58,7 +58,7 @@ export class AnswerWriter {
   private begin(response: ServerResponse): void {
     this.written.add(response);
     const { req } = response;
-    // For an unknown source the reader has not looked at it, and Node would cut off a sender that still writes.
+    // For an unknown source the reader has not read it, and Node would cut off a sender that still writes.
     if (!req.complete && !req.readableEnded && rawBodyOf(req) === undefined) this.intake.drop(req, response);
   }
 
@@ -67,13 +67,13 @@ export class AnswerWriter {
     return this.written.has(response);
   }
 
-  /** A provider of the application's own may make an answer that HTTP does not have: then the provider is to come again. */
-  private sound(answer: Answer): Answer {
+  /** A provider of the application may make an answer that HTTP does not have. Then the answer asks the provider to come again. */
+  private sendable(answer: Answer): Answer {
     try {
       checkSendable(answer);
       return answer;
     } catch (error) {
-      const line = this.lines.next('');
+      const line = this.lines.admit('');
       const text = `an answer could not be sent, answered 503 instead: ${errorText(error)}`;
       if (line !== undefined) this.logger.error(logLine(text, { ...line }));
       return ANSWERS.unavailable;

@@ -6,7 +6,7 @@ import type { Source } from '../core/options/resolve-source.js';
 import type { Verified } from '../inbox/delivery.verifier.js';
 import type { Verdict } from '../inbox/verdict.js';
 
-/** What is known of a request between the guard, the interceptor and the route's parameters. */
+/** The state of a request between the guard, the interceptor and the route's parameters. */
 export interface DeliveryState {
   readonly source: Source;
   readonly verified: Verified;

@@ -48,10 +48,10 @@ export class IdempotencyInterceptor implements NestInterceptor {
   private async answer(context: ExecutionContext, next: CallHandler, state: DeliveryState): Promise<Answer> {
     const { verified } = state;
     if (verified.kind === 'handshake') return verified.answer;
-    return this.inbox.answer(verified.delivery, this.dispatched(context, next, verified.delivery, state));
+    return this.inbox.answer(verified.delivery, this.dispatch(context, next, verified.delivery, state));
   }
 
-  private dispatched(
+  private dispatch(
     context: ExecutionContext,
     next: CallHandler,
     delivery: VerifiedDelivery,

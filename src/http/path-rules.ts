@@ -27,8 +27,8 @@ interface FastifyConfig {
 const EXACT: Rules = { sensitive: true, trailing: false };
 
 /**
- * Express takes `/WEBHOOKS/github/` for `/webhooks/github` where nobody has said anything, and Fastify does not: the module's own route
- * is exact on both. What the application has set is honoured.
+ * By default Express takes `/WEBHOOKS/github/` for `/webhooks/github`, and Fastify does not. The module's own route is exact on both.
+ * Settings of the application are honoured.
  */
 export function pathRules(adapter: HttpAdapterHost['httpAdapter'] | null | undefined): PathRules {
   const type = adapter?.getType?.();

@@ -1,7 +1,7 @@
 /** Scheme and authority of a target in absolute form, which RFC 9112 (3.2.2) wants accepted. */
 const AUTHORITY = /^https?:\/\/[^/?#]+/i;
 
-/** What a request asks for. */
+/** The parsed target of a request. */
 export interface RequestTarget {
   readonly path: string;
   /** Path and query. */

@@ -42,7 +42,7 @@ export function Event(...propertyAndPipes: readonly EventPart[]): ParameterDecor
   };
 }
 
-/** The transaction's EntityManager, as a parameter of a route with `@UseWebhook`: what it writes commits with the claim. */
+/** The transaction's EntityManager, as a parameter of a route with `@UseWebhook`. Its writes commit with the claim. */
 export const TxManager = createParamDecorator(
   (_: unknown, context: ExecutionContext) => runOf(context, '@TxManager()').manager,
 );

@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
 import type { IncomingMessage } from 'node:http';
 
-/** What this needs of an Express application: its request's `ip` follows the application's `trust proxy` setting. */
+/** The part of an Express application that this file uses. Its request's `ip` follows the application's `trust proxy` setting. */
 interface ExpressLike {
   readonly request: object;
 }
@@ -24,7 +24,7 @@ export function addressOf(request: { readonly ip?: string }): string {
   }
 }
 
-/** Who has an IPv6 address has the 2^64 of its network: they count as one. */
+/** An owner of an IPv6 address has the 2^64 addresses of its network. They count as one. */
 export function networkOf(address: string | undefined): string {
   if (address === undefined || !isIPv6(address) || address.includes('.')) return address ?? '';
   const [head = '', tail] = address.split('%', 1)[0]!.split('::');

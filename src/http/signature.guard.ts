@@ -9,7 +9,7 @@ import { isObservable, lastValueFrom } from 'rxjs';
 import { noSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
-import { tellRoute } from '../core/telemetry/tracing.js';
+import { nameRoute } from '../core/telemetry/tracing.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { Inbox } from '../inbox/inbox.js';
@@ -35,12 +35,12 @@ export class SignatureGuard implements CanActivate {
   /** @throws RefusedDelivery with the answer of the table in the README */
   async canActivate(context: ExecutionContext): Promise<boolean> {
     const instead = this.enhancers.insteadOf(this, SignatureGuard, 'canActivate');
-    return instead === undefined ? this.verify(context) : settled(instead.canActivate(context));
+    return instead === undefined ? this.verify(context) : awaitAnswer(instead.canActivate(context));
   }
 
   private async verify(context: ExecutionContext): Promise<boolean> {
     const request = adapterRequest(context);
-    tellRoute(routeOf(request));
+    nameRoute(routeOf(request));
     const source = this.source(context, request);
     this.checkRead(request);
     const url = request.originalUrl ?? request.url;
@@ -61,7 +61,7 @@ export class SignatureGuard implements CanActivate {
     if (source === undefined && bound === undefined && this.routes.isApplications(request))
       throw new ApplicationsOwn();
     if (source === undefined)
-      throw this.requests.refused(
+      throw this.requests.refuse(
         '',
         'unknown-source',
         () => noSource(this.options, name),
@@ -74,7 +74,7 @@ export class SignatureGuard implements CanActivate {
   /** A spelling that the router takes and RFC 9112 does not know (`/webhooks\github#`) is no URL of ours, and its bytes were left alone. */
   private checkRead(request: AdapterRequest): void {
     const isRead = rawBodyOf(nodeRequest(request)) !== undefined || Buffer.isBuffer(request.rawBody);
-    if (!isRead && this.routes.routed(request) === undefined) throw notFound(request);
+    if (!isRead && this.routes.chosen(request) === undefined) throw notFound(request);
   }
 }
 
@@ -83,6 +83,6 @@ function notFound(request: AdapterRequest): NotFoundException {
   return new NotFoundException(`Cannot ${nodeRequest(request).method} ${request.originalUrl ?? request.url}`);
 }
 
-function settled(answer: ReturnType<CanActivate['canActivate']>): boolean | Promise<boolean> {
+function awaitAnswer(answer: ReturnType<CanActivate['canActivate']>): boolean | Promise<boolean> {
   return isObservable(answer) ? lastValueFrom(answer) : answer;
 }

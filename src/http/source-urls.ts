@@ -13,7 +13,7 @@ const HOST = 'https://<your host>';
 const MAX_HANDLERS = 10;
 const MAX_TYPES = 5;
 
-/** Tells a person where each source's provider is to send its deliveries, and what they run. */
+/** Logs the URL of each source for its provider, and the handlers that run there. */
 @Injectable()
 export class SourceUrls {
   private readonly logger = new InboxLogger();
@@ -27,16 +27,16 @@ export class SourceUrls {
   ) {}
 
   /** A line for each source, after Nest has made its routes. */
-  tell(): void {
+  logAll(): void {
     const serves = Boolean(this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null | undefined);
     for (const source of this.options.sources.keys()) {
-      // An application context serves nothing, whatever routes it declares.
-      if (serves) this.tellServed(source);
+      // An application context serves no requests, although it may declare routes.
+      if (serves) this.logServed(source);
       else this.logger.log(oneSource(source, this.whatRuns(source)));
     }
   }
 
-  private tellServed(source: string): void {
+  private logServed(source: string): void {
     const { own, routes } = this.routes.paths(source);
     const paths = this.registry.hasOnlyRoutes(source) ? routes : [...own, ...routes];
     const urls = paths.map((path) => HOST + path).join(' and ');
@@ -65,9 +65,9 @@ export class SourceUrls {
   }
 
   /** A delivery came to the module's own route. Warns, once a minute, of a source whose only taker is a route of the application's. */
-  cameToOwnRoute(source: string): void {
+  warnOfOwnRoute(source: string): void {
     if (!this.registry.hasOnlyRoutes(source)) return;
-    if (this.lines.next(source) === undefined) return;
+    if (this.lines.admit(source) === undefined) return;
     const { own, routes } = this.routes.paths(source);
     this.logger.warn(
       oneSource(

@@ -5,10 +5,9 @@ import { SignatureGuard } from './signature.guard.js';
 import { OWN_ANSWER_INDEX, USE_WEBHOOK, type UseWebhookMetadata } from './use-webhook.metadata.js';
 
 /**
- * Makes a route of the application's own the handler of a source: the signature is verified, the event claimed, and the route runs
- * inside the claim's transaction (`@Event()`, `@TxManager()`). A failure is answered 500, and the provider's redelivery runs it
- * again; one that trying again cannot cure (a pipe's 400) is dead and answered 200. What the route returns is the result summary.
- *
+ * Makes a route of the application the handler of a source. The signature is verified, the event claimed, and the route runs inside the
+ * claim's transaction (`@Event()`, `@TxManager()`). A failure is answered 500, and the provider's redelivery runs it again. A failure that
+ * another attempt cannot cure (a pipe's 400) makes the row dead and is answered 200. The route's return value is the result summary.
  * @param source name of a configured source
  * @param options `name`: the handler's stable id. @default 'Class.method'
  */

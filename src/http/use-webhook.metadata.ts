@@ -1,4 +1,4 @@
-/** What `@UseWebhook` writes on a route. */
+/** The metadata that `@UseWebhook` writes on a route. */
 export interface UseWebhookMetadata {
   readonly source: string;
   readonly name: string | undefined;
@@ -10,5 +10,5 @@ export function useWebhookOf(method: object): UseWebhookMetadata | undefined {
   return Reflect.getMetadata(USE_WEBHOOK, method) as UseWebhookMetadata | undefined;
 }
 
-/** Index of the @Res() that the decorator adds, by which one of the application's is told from it. */
+/** Index of the @Res() that the decorator adds. It distinguishes it from one of the application. */
 export const OWN_ANSWER_INDEX = 64;

@@ -4,7 +4,7 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log/log.js';
 import { Throttle } from '../core/log/throttle.js';
-import { RequestHeaders, toldEncoding, type RequestHead, type WebhookRequest } from '../core/request.js';
+import { RequestHeaders, printableEncoding, type RequestHead, type WebhookRequest } from '../core/request.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
@@ -15,7 +15,7 @@ import { targetOf } from './request-target.js';
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Makes webhook requests of what arrives over HTTP; what is refused before its signature is looked at is counted and explained. */
+/** Makes webhook requests of HTTP requests. A request that is refused before its signature is checked is counted and explained. */
 @Injectable()
 export class WebhookRequests {
   private readonly logger = new InboxLogger();
@@ -24,7 +24,7 @@ export class WebhookRequests {
   constructor(private readonly rejections: Rejections) {}
 
   /**
-   * @param url the target as received, whatever it was rewritten to since
+   * @param url the target as received, before any rewriting
    * @param kept the bytes that Nest has kept under `rawBody: true`, for a body that this module did not read itself
    * @throws RefusedDelivery with the answer of the table in the README
    */
@@ -32,12 +32,10 @@ export class WebhookRequests {
     const method = request.method ?? 'POST';
     const methods = methodsOf(source);
     if (!methods.includes(method)) {
-      throw this.refused(
-        source.name,
-        'wrong-method',
-        `expected ${methods.join(' or ')}, received ${method}`,
-        { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } },
-      );
+      throw this.refuse(source.name, 'wrong-method', `expected ${methods.join(' or ')}, received ${method}`, {
+        ...ANSWERS.wrongMethod,
+        headers: { allow: methods.join(', ') },
+      });
     }
     const target = targetOf(url)?.url ?? url;
     const head = { method, url: target, headers: RequestHeaders.fromRaw(request.rawHeaders) };
@@ -50,7 +48,7 @@ export class WebhookRequests {
   }
 
   /** The refusal, counted. */
-  refused(
+  refuse(
     source: string,
     reason: string,
     detail: string | (() => string),
@@ -61,25 +59,25 @@ export class WebhookRequests {
     return new RefusedDelivery(answer);
   }
 
-  /** The exact bytes, and never a parsed body put back into text: that would verify what nobody signed. */
+  /** The exact bytes. A parsed body that is turned back into text has other bytes than the signed ones. */
   private otherBody(source: Source, head: RequestHead, request: IncomingMessage, kept: unknown): Buffer {
     const body = rawBodyOf(request);
     if (body !== undefined && 'rejected' in body) {
       const { reason, message } = body.rejected;
       const answer = source.provider.refusal ?? ANSWERS.unauthorized;
-      throw this.refused(source.name, reason, message, answer, { ...head, rawBody: NO_BYTES });
+      throw this.refuse(source.name, reason, message, answer, { ...head, rawBody: NO_BYTES });
     }
     if (body !== undefined && 'refused' in body) {
       const { status } = body.refused;
-      throw this.refused(source.name, `http-${status}`, whyNotTaken(status, source, request), body.refused);
+      throw this.refuse(source.name, `http-${status}`, whyNotTaken(status, source, request), body.refused);
     }
     if (Buffer.isBuffer(kept)) return kept;
-    this.tellGone(source);
+    this.logGone(source);
     throw new RefusedDelivery(ANSWERS.unavailable);
   }
 
-  private tellGone(source: Source): void {
-    const line = this.lines.next(source.name);
+  private logGone(source: Source): void {
+    const line = this.lines.admit(source.name);
     if (line === undefined) return;
     this.logger.error(
       logLine(
@@ -102,7 +100,7 @@ function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers 
       return `expected a body packed by ${encoding}, as content-encoding says, received one that cannot be unpacked`;
     const expected =
       encodings.length === 0 ? 'a body that is not packed' : `a body packed by ${encodings.join(' or ')}`;
-    return `expected ${expected} (encodings), received content-encoding ${toldEncoding(encoding)}`;
+    return `expected ${expected} (encodings), received content-encoding ${printableEncoding(encoding)}`;
   }
   return (
     'the body was slower than bodyTimeout, or there is no room for it now: bodies in memory use the whole byteBudget, ' +

@@ -18,7 +18,7 @@ import { pathMatcher, pathRules, type PathMatcher } from './path-rules.js';
 import { targetOf } from './request-target.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
-/** What a request is for. */
+/** The source and the route of a request. */
 export interface FoundRoute {
   readonly source: Source;
   /** Set where it came to the module's own route, and not to one with `@UseWebhook`. */
@@ -50,7 +50,7 @@ interface WebhookRoute {
 @Injectable()
 export class WebhookRoutes {
   private routes: WebhookRoute[] | undefined;
-  /** What was found for the URLs that providers send to: few, and the same all the time. */
+  /** Results for the URLs that providers send to. There are few, and always the same. */
   private readonly known = new Map<string, FoundRoute>();
 
   constructor(
@@ -66,7 +66,7 @@ export class WebhookRoutes {
   find(method: string, url: string): FoundRoute | undefined {
     const known = this.known.get(`${method} ${url}`);
     if (known !== undefined) return known;
-    const found = this.look(method, url);
+    const found = this.search(method, url);
     // Those of one source can be spelled in many ways.
     if (this.known.size >= MAX_KNOWN) this.known.clear();
     if (found !== undefined && url.length <= MAX_KNOWN_LENGTH) this.known.set(`${method} ${url}`, found);
@@ -74,7 +74,7 @@ export class WebhookRoutes {
   }
 
   /** The route that the adapter's router has chosen: Fastify says which, Express leaves the path for us to compare. */
-  routed(request: AdapterRequest): FoundRoute | undefined {
+  chosen(request: AdapterRequest): FoundRoute | undefined {
     const method = nodeRequest(request).method ?? '';
     const chosen = this.table().filter(({ path }) => path === request.routeOptions?.url);
     if (chosen.length === 0) {
@@ -91,7 +91,7 @@ export class WebhookRoutes {
     return undefined;
   }
 
-  /** Whether the module's own route is at that path, whatever a router takes for the same. */
+  /** Whether the module's own route has exactly that path. Routers accept other spellings too. */
   isOwn({ url, routeOptions }: AdapterRequest): boolean {
     const path = targetOf(url)?.path;
     if (path === undefined) return false;
@@ -110,7 +110,7 @@ export class WebhookRoutes {
     return hasExactRoute(adapter.getInstance<ExpressApp>(), nodeRequest(request).method ?? '', path);
   }
 
-  /** What stands in the place of a source's name in a target of the module's own route. */
+  /** The source's name in a target of the module's own route. */
   sourceNameIn(url: string): string | undefined {
     const path = targetOf(url)?.path;
     for (const { source, matches } of path === undefined ? [] : this.table()) {
@@ -120,7 +120,7 @@ export class WebhookRoutes {
     return undefined;
   }
 
-  private look(method: string, url: string): FoundRoute | undefined {
+  private search(method: string, url: string): FoundRoute | undefined {
     const path = targetOf(url)?.path;
     if (path === undefined) return undefined;
     for (const route of this.table()) {

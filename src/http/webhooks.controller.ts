@@ -79,7 +79,7 @@ export function webhooksController(options: ControllerOptions): Type {
       const state = stateOf(nodeRequest(request))!;
       // A handshake never comes here: the interceptor answers it.
       if (state.verified.kind !== 'delivery') return;
-      this.urls.cameToOwnRoute(state.source.name);
+      this.urls.warnOfOwnRoute(state.source.name);
       state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
     }
   }

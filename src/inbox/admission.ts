@@ -12,7 +12,7 @@ const FRESH_MS = 1_000;
 /** Which events of a verified delivery may be claimed: not those of a stale unknown one, and with `maxPending` not without end. */
 @Injectable()
 export class Admission {
-  private looked: { readonly at: number; readonly full: Promise<boolean> } | undefined;
+  private lastCount: { readonly at: number; readonly full: Promise<boolean> } | undefined;
 
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
@@ -37,24 +37,24 @@ export class Admission {
    * While too much is pending, known events only. Their redeliveries add no row, and under `retries: 'provider'` nothing else works
    * off what waits.
    */
-  async admitted(events: readonly IncomingEvent[]): Promise<readonly IncomingEvent[]> {
+  async admit(events: readonly IncomingEvent[]): Promise<readonly IncomingEvent[]> {
     if (!(await this.isFull())) return events;
     const known: IncomingEvent[] = [];
     for (const event of events) if (await this.isKnown(event)) known.push(event);
     return known;
   }
 
-  /** Whether more rows are pending than `maxPending`. Looks at most once a second. */
+  /** Whether more rows are pending than `maxPending`. It counts at most once a second. */
   async isFull(): Promise<boolean> {
     const { maxPending } = this.options;
     if (maxPending === false) return false;
-    if (this.looked === undefined || performance.now() - this.looked.at > FRESH_MS) {
+    if (this.lastCount === undefined || performance.now() - this.lastCount.at > FRESH_MS) {
       const full = this.outbox
         .countPending(this.dataSource.manager, maxPending + 1)
         .then((count) => count > maxPending);
-      this.looked = { at: performance.now(), full };
+      this.lastCount = { at: performance.now(), full };
     }
-    return this.looked.full;
+    return this.lastCount.full;
   }
 
   private async isKnown(event: IncomingEvent): Promise<boolean> {

@@ -1,22 +1,20 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
-import { byKey, keyText } from '../core/event.js';
+import { BodyReader } from '../core/body.js';
+import { byKey, keyText, storable } from '../core/event.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { logLine } from '../core/log/log.js';
 import { measure } from '../core/telemetry/meters.js';
 import { outboxId } from '../core/outbox-id.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import type { Provider } from '../core/provider.js';
 import type { Source } from '../core/options/resolve-source.js';
-import { Tally } from '../core/telemetry/tally.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { firstName, HandlerRegistry } from '../handlers/handler.registry.js';
 import type { WokenNames } from '../outbox/wake/wake-up.js';
-import { UntoldDeaths } from '../outbox/runs/untold-deaths.js';
+import { UnreportedDeaths } from '../outbox/runs/unreported-deaths.js';
 import { Notifier } from '../outbox/wake/notifier.js';
 import { OrderKeys } from '../outbox/enqueue/order-keys.js';
-import { searchValues } from './search-values.js';
 import { ClaimStore, type ClaimResult, type NewClaim, type NewHandlerRow } from '../storage/claim.store.js';
 import {
   claimTransaction,
@@ -24,11 +22,12 @@ import {
   type TransactionLimits,
   type Transactions,
 } from '../storage/postgres/each-transaction.js';
+import type { SearchValue } from '../storage/new-claim.js';
 import type { Statements } from '../storage/postgres/one-message.js';
 import { storeErrorText } from '../storage/postgres/store-error.js';
-import { isSameContent } from '../sources/events/same-content.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
+import { Redeliveries } from './redeliveries.js';
 
 /** An event with the handler rows that it would be owed. */
 export interface Claim {
@@ -49,8 +48,8 @@ export interface ClaimedDelivery {
   readonly arrivals: readonly (Date | undefined)[];
   /** Names of the rows that are there for a relay now. */
   readonly woken: WokenNames;
-  /** Other instances are being told of them. */
-  readonly othersAreTold: boolean;
+  /** Whether the other instances are notified of them already. */
+  readonly othersNotified: boolean;
 }
 
 /** Claims events in transactions that call no user code. */
@@ -65,18 +64,18 @@ export class Claimer {
     private readonly registry: HandlerRegistry,
     private readonly orderKeys: OrderKeys,
     private readonly conflicts: Conflicts,
-    private readonly tally: Tally,
+    private readonly redeliveries: Redeliveries,
     private readonly notifier: Notifier,
-    private readonly untold: UntoldDeaths,
+    private readonly unreported: UnreportedDeaths,
   ) {}
 
   /**
-   * Runs `work` in a transaction, once more when PostgreSQL broke it off (deadlock, serialization) or when the connection broke:
-   * then the COMMIT may be in doubt, and the same insert on a fresh connection tells, since a conflict means that it is claimed.
+   * Runs `work` in a transaction. It runs once more after a deadlock, a serialization failure or a broken connection. The first COMMIT may
+   * then be in doubt, and a conflict with the same insert shows that it went through.
    */
   async transaction<T>(work: (manager: EntityManager, secondTry: boolean) => Promise<T>): Promise<T> {
     const { claimTimeoutMs } = this.options;
-    return this.twice((secondTry) =>
+    return this.withSecondTry((secondTry) =>
       claimTransaction(
         this.dataSource,
         { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs },
@@ -86,9 +85,10 @@ export class Claimer {
   }
 
   /**
-   * Claims what deliveries brought, in a message with its COMMIT; what was known already, in another. Tried again as `transaction` is.
-   * @param take called when there is a connection: what came while it was waited for goes with it
-   * @param triedBefore the COMMIT of an earlier try may have gone through
+   * Claims the events of deliveries in one message with its COMMIT. Known events go in another message. It is tried again as `transaction`
+   * is.
+   * @param take called when there is a connection, so that deliveries that came meanwhile go along
+   * @param triedBefore whether the COMMIT of an earlier try may have gone through
    */
   async claimTogether(
     take: () => readonly Delivered[],
@@ -96,7 +96,7 @@ export class Claimer {
     triedBefore = false,
   ): Promise<ClaimedDelivery[]> {
     let deliveries: readonly Delivered[] | undefined;
-    return this.twice((secondTry) =>
+    return this.withSecondTry((secondTry) =>
       eachInTransaction(this.dataSource, limits, (statements) => {
         deliveries ??= take();
         return this.claimDeliveries(statements, deliveries, triedBefore || secondTry);
@@ -104,12 +104,12 @@ export class Claimer {
     );
   }
 
-  private async twice<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {
+  private async withSecondTry<T>(run: (secondTry: boolean) => Promise<T>): Promise<T> {
     try {
-      return await this.untold.unlessAnswered(() => run(false));
+      return await this.unreported.track(() => run(false));
     } catch (error) {
       if (!isWorthAnotherTry(error)) throw error;
-      return await this.untold.unlessAnswered(() => run(true));
+      return await this.unreported.track(() => run(true));
     }
   }
 
@@ -140,14 +140,13 @@ export class Claimer {
     const lost = deliveries.flatMap(({ source, claims }) =>
       claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim })),
     );
-    const met = await this.duplicates(
+    const met = await this.redeliveries.recordAll(
       statements,
       lost.map(({ source, claim }) => ({ source, event: claim.event })),
     );
-    await this.noteOthers(statements, unique, results).catch((error: unknown) =>
-      this.notNoted([...won.keys()], error),
-    );
-    const notice = this.notifier.notice(unleased([...won.keys()]));
+    const fresh = [...won.keys()];
+    await this.recordOthers(statements, fresh).catch((error: unknown) => this.logOthersLost(fresh, error));
+    const notice = this.notifier.notice(unleased(fresh));
     if (notice !== undefined) statements.endWith(notice.statement, notice.ended);
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
     return deliveries.map(({ claims }) => {
@@ -155,7 +154,7 @@ export class Claimer {
       return {
         arrivals: claims.map((claim) => won.get(claim)),
         woken: hasRevived ? undefined : unleased(claims.filter((claim) => won.has(claim))),
-        othersAreTold: notice !== undefined && !hasRevived,
+        othersNotified: notice !== undefined && !hasRevived,
       };
     });
   }
@@ -166,7 +165,10 @@ export class Claimer {
    */
   async claim(manager: EntityManager, claims: readonly Claim[], secondTry = false): Promise<ClaimResult[]> {
     const results = await this.insert(manager, claims, secondTry);
-    await this.noteOthers(manager, claims, results);
+    await this.recordOthers(
+      manager,
+      claims.filter((_, index) => results[index]!.won),
+    );
     return results;
   }
 
@@ -187,26 +189,20 @@ export class Claimer {
       }
     }
     for (const [index, { event }] of claims.entries()) {
-      if (results[index]!.suspectedReplay) this.conflicts.tell(event, 'suspected-replay');
+      if (results[index]!.suspectedReplay) this.conflicts.alertOnce(event, 'suspected-replay');
     }
     return results;
   }
 
-  /** The other bytes that came with an event in the same delivery. In a claim that was just made nothing is dead yet. */
-  private async noteOthers(
-    statements: Statements,
-    claims: readonly Claim[],
-    results: readonly ClaimResult[],
-  ): Promise<void> {
-    const others = claims.filter((_, index) => results[index]!.won).flatMap(({ event }) => othersOf(event));
-    await this.met(
+  private recordOthers(statements: Statements, claims: readonly Claim[]): Promise<void> {
+    return this.redeliveries.recordOthers(
       statements,
-      others.map((event) => ({ event, revive: false })),
+      claims.map(({ event }) => event),
     );
   }
 
   /** The claims are committed by now: a 503 would say that they are not. */
-  private notNoted(claims: readonly Claim[], error: unknown): void {
+  private logOthersLost(claims: readonly Claim[], error: unknown): void {
     for (const { event } of claims.filter((claim) => claim.event.others.length > 0)) {
       const { source, tenant, eventId } = event;
       const text = `other bytes of the same delivery were not recorded: ${storeErrorText(error)}`;
@@ -221,57 +217,10 @@ export class Claimer {
     await this.claims.addRow(manager, claim.id, { id: outboxId(claim.id, route), name: route }, true);
   }
 
-  /** As `duplicates`, for one. */
-  async duplicate(manager: EntityManager, source: Source, event: IncomingEvent): Promise<boolean> {
-    return (await this.duplicates(manager, [{ source, event }]))[0]!;
-  }
-
-  /**
-   * For deliveries of claimed events: revives dead handler rows where we retry, and compares the bytes. True for those with rows
-   * that were revived.
-   */
-  private async duplicates(
-    statements: Statements,
-    lost: readonly { readonly source: Source; readonly event: IncomingEvent }[],
-  ): Promise<boolean[]> {
-    const met = lost.map(({ source, event }) => ({ event, revive: source.retries === 'own' }));
-    for (const { event } of met) this.tally.duplicate(event);
-    const others = met.flatMap(({ event }) => othersOf(event)).map((event) => ({ event, revive: false }));
-    return (await this.met(statements, [...met, ...others])).slice(0, lost.length);
-  }
-
-  /**
-   * What came for claimed events: for each, whether its dead rows were revived. Bytes that differ from the first are counted, and told
-   * of where they contradict it.
-   */
-  private async met(
-    statements: Statements,
-    deliveries: readonly { readonly event: IncomingEvent; readonly revive: boolean }[],
-  ): Promise<boolean[]> {
-    if (deliveries.length === 0) return [];
-    const met = deliveries.map(({ event, revive }) => {
-      const compare = howToCompare(this.options.sources.get(event.source)!.provider);
-      return { ...event, bodySha256: bodySha256(event), revive, compare };
-    });
-    const results = await this.claims.duplicates(statements, met);
-    const differing = met.flatMap((event, index) => {
-      const { differs, first } = results[index]!;
-      return differs ? [{ ...event, first }] : [];
-    });
-    for (const { source } of differing) this.tally.add(source, 'other-bytes');
-    const contradicting = differing.filter(({ source, compare, first, body }) => {
-      const { changes = [] } = this.options.sources.get(source)!.provider.retries;
-      return compare === 'bytes' || (first !== undefined && !isSameContent(first, body, changes));
-    });
-    if (contradicting.length > 0) await this.claims.recordConflicts(statements, contradicting);
-    for (const event of contradicting) this.conflicts.tell(event, 'other-bytes');
-    return results.map(({ revived }) => revived);
-  }
-
   /** The row an event is owed for a handler, with the id that any repetition would give it. */
-  row(event: IncomingEvent, name: string, lease?: NewHandlerRow['lease']): NewHandlerRow {
+  rowFor(event: IncomingEvent, name: string, lease?: NewHandlerRow['lease']): NewHandlerRow {
     const handler = this.registry.handler(name);
-    // The arrival is the database's to tell; a key that depended on it would be none.
+    // The database sets the arrival. A key that depends on it would be none.
     const orderKey = handler?.options.key && this.orderKeys.of(handler, { ...event, receivedAt: new Date() });
     return {
       id: outboxId(event.id, handler === undefined ? name : firstName(handler)),
@@ -314,17 +263,6 @@ function unleased(claims: readonly Claim[]): string[] {
   );
 }
 
-/** The other bytes that a delivery brought under the id of an event. */
-function othersOf(event: IncomingEvent): IncomingEvent[] {
-  return event.others.map((body) => ({ ...event, body, others: [] }));
-}
-
-/** An id that no signature covers may stand before any bytes: there, others say nothing unless retries repeat them. */
-function howToCompare({ signed, retries }: Provider): 'bytes' | 'content' | undefined {
-  if (retries.sameBytes) return 'bytes';
-  return signed.id && retries.changes !== undefined ? 'content' : undefined;
-}
-
 function isWorthAnotherTry(error: unknown): boolean {
   const sqlState = sqlStateOf(error);
   return (
@@ -334,3 +272,27 @@ function isWorthAnotherTry(error: unknown): boolean {
     sqlState.startsWith('57P')
   );
 }
+
+/** Bytes of a value: longer ones are found by their start. */
+const MAX_VALUE_BYTES = 255;
+/** Of a list, so many. */
+const MAX_VALUES = 20;
+
+/** By what an event can be found: texts, numbers and booleans at the source's `searchPaths`, and those in a list there. */
+function searchValues({ searchPaths }: Source, body: Buffer): SearchValue[] {
+  if (searchPaths.length === 0) return [];
+  const reader = new BodyReader(body);
+  return searchPaths.flatMap((path) => {
+    const at = reader.at(path);
+    const texts = Array.isArray(at)
+      ? at.slice(0, MAX_VALUES).map(textOf)
+      : [reader.textAt(path) ?? textOf(at)];
+    const values = texts.flatMap((text) => (text ? [storable(text, MAX_VALUE_BYTES)] : []));
+    return [...new Set(values)].map((value) => ({ path, value }));
+  });
+}
+
+const textOf = (value: unknown): string | undefined =>
+  typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    ? String(value)
+    : undefined;

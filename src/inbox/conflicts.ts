@@ -4,23 +4,23 @@ import type { EventKey } from '../core/event.js';
 import { Tally } from '../core/telemetry/tally.js';
 
 const WINDOW_MS = 60_000;
-/** Told in each window for a source; beyond that the keeper's round tells how many there were. */
-const MOST_TOLD = 10;
-/** Events that were told of and are remembered, the latest. */
+/** Alerts in each window for a source. The keeper's round alerts the number of further ones. */
+const MAX_ALERTS = 10;
+/** The most events whose alert is remembered, the latest ones. */
 const REMEMBERED = 1_000;
 
 interface Window {
   readonly beganAt: number;
-  told: number;
+  alerts: number;
 }
 
 /**
- * Tells of conflicts, each event once, and of a few a minute for each source: one whose retries are never the same bytes brings one
- * with every delivery. All of them are counted, and noted with their event.
+ * Alerts conflicts: each event once, and a few a minute for each source. A source whose retries never repeat the bytes has one with every
+ * delivery. All of them are counted, and recorded with their event.
  */
 @Injectable()
 export class Conflicts {
-  private readonly told = new Set<string>();
+  private readonly alerted = new Set<string>();
   private readonly windows = new Map<string, Window>();
 
   constructor(
@@ -28,15 +28,15 @@ export class Conflicts {
     private readonly tally: Tally,
   ) {}
 
-  tell({ source, tenant, eventId }: EventKey, conflict: 'other-bytes' | 'suspected-replay'): void {
+  alertOnce({ source, tenant, eventId }: EventKey, conflict: 'other-bytes' | 'suspected-replay'): void {
     this.tally.add(source, 'conflicts');
     const key = JSON.stringify([source, tenant, eventId, conflict]);
-    if (this.told.has(key)) return;
+    if (this.alerted.has(key)) return;
     const window = this.window(source);
-    if (window.told >= MOST_TOLD) return;
-    window.told += 1;
-    this.told.add(key);
-    if (this.told.size > REMEMBERED) this.told.delete(this.told.values().next().value!);
+    if (window.alerts >= MAX_ALERTS) return;
+    window.alerts += 1;
+    this.alerted.add(key);
+    if (this.alerted.size > REMEMBERED) this.alerted.delete(this.alerted.values().next().value!);
     this.alerts.raise({ kind: 'conflict', conflict, event: { source, tenant, eventId } });
   }
 
@@ -44,7 +44,7 @@ export class Conflicts {
     const now = performance.now();
     const open = this.windows.get(source);
     if (open !== undefined && now - open.beganAt < WINDOW_MS) return open;
-    const window = { beganAt: now, told: 0 };
+    const window = { beganAt: now, alerts: 0 };
     this.windows.set(source, window);
     return window;
   }

@@ -75,12 +75,12 @@ export function incomingEvents(delivery: VerifiedDelivery): IncomingEvent[] {
   return [...events.values()].sort(byKey);
 }
 
-/** Of the body. Not kept with the event: of a new one whose id is signed, nobody asks. */
+/** The hash of the body. It is not kept with the event: a new event with a signed id does not need it. */
 export function bodySha256({ body }: Pick<IncomingEvent, 'body'>): Buffer {
   return hash('sha256', body, 'buffer');
 }
 
-/** What stands on the log lines about a delivery: a line for each event, since one could not hold the ids of a hundred. */
+/** The facts on the log lines about a delivery. Each event has a line, since one line could not hold a hundred ids. */
 export function deliveryFacts(delivery: VerifiedDelivery): Facts[] {
   const facts = { source: delivery.source.name, tenant: delivery.tenant };
   try {

@@ -11,7 +11,7 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { checkSecrets, type Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { TenantSecrets } from '../core/options/source.js';
-import { limited } from '../core/time/within.js';
+import { withTimeLimit } from '../core/time/waits.js';
 import { handshakeAnswer } from '../sources/handshake.js';
 import { judged, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
@@ -27,7 +27,7 @@ const ASKED_AGAIN_MS = 1_000;
 /** Turns a request into a verified delivery: secrets of its tenant, signature, window, handshake. Touches no database. */
 @Injectable()
 export class DeliveryVerifier {
-  /** What a `secrets` function gave for a request that was refused, for as long as somebody has the request. */
+  /** The secrets that a `secrets` function returned for a refused request, kept as long as the request. */
   private readonly given = new WeakMap<
     WebhookRequest,
     { readonly source: string; readonly secrets: readonly string[] }
@@ -36,8 +36,9 @@ export class DeliveryVerifier {
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
   /**
-   * @param nowMs the moment the window is judged by: that of arrival, for a request that is looked at again
-   * @throws SignatureRejection; whatever a `secrets` function or a handshake of the application's throws, also by taking too long
+   * @param nowMs the time against which the window is judged; the arrival, for a request that is verified again
+   * @throws SignatureRejection
+   * @throws the error of a `secrets` function or of a handshake, also when it takes too long
    */
   async verify(source: Source, request: WebhookRequest, nowMs = Date.now()): Promise<Verified> {
     const { claimTimeoutMs } = this.options;
@@ -72,8 +73,8 @@ export class DeliveryVerifier {
   }
 
   /**
-   * The secrets that a source has for a request that was refused: those of that moment, where a function gave them.
-   * @throws whatever such a function throws, also by taking longer than a second
+   * The secrets of a source for a refused request. Where a function returns them, those of that moment.
+   * @throws the error of such a function, also when it takes longer than a second
    */
   async secretsFor(source: Source, request: WebhookRequest): Promise<readonly string[]> {
     if (typeof source.secrets !== 'function') return source.secrets;
@@ -91,7 +92,7 @@ export class DeliveryVerifier {
     const signature = outcome instanceof SignatureRejection ? undefined : outcome;
     const answer = handshakeAnswer(source.provider, request, secrets, signature);
     return answer instanceof Promise
-      ? limited(answer, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`)
+      ? withTimeLimit(answer, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`)
       : answer;
   }
 }
@@ -122,7 +123,7 @@ async function secretsOf(
 ): Promise<{ secrets: readonly string[]; tenant: string }> {
   const name = `the secrets function of source '${source.name}'`;
   const ask = async () => (await outcomeOf(await secretsFor(request), name)) as TenantSecrets;
-  const found = await limited(ask(), timeoutMs, name);
+  const found = await withTimeLimit(ask(), timeoutMs, name);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
   if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);
   return { secrets, tenant: tenant === undefined ? '' : eventId(tenant, 'the tenant') };
@@ -135,7 +136,7 @@ function unknownSecret(source: Source): SignatureRejection {
   );
 }
 
-/** A provider of the application's own may throw anything; what is not verified is rejected. */
+/** A provider of the application may throw any error. A request that is not verified is rejected. */
 function rejectionOf(error: unknown): SignatureRejection {
   if (error instanceof SignatureRejection) return error;
   return new SignatureRejection('unusable-key', `verification failed: ${errorText(error)}`, { cause: error });
@@ -145,7 +146,7 @@ function rejectionOf(error: unknown): SignatureRejection {
 const fingerprints = new Map<string, string>();
 const MAX_FINGERPRINTS = 1_000;
 
-/** Tells secrets apart in a table without giving one away: 24 bits of a hash. */
+/** Distinguishes secrets in a table without revealing them: 24 bits of a hash. */
 export function fingerprint(secret: string): string {
   let known = fingerprints.get(secret);
   if (known === undefined) {

@@ -1,14 +1,14 @@
-/** What waits in a `FairQueue`. */
+/** An item of a `FairQueue`. */
 export interface Queued {
   /** Whose it is: each has its turn. */
-  readonly lane: string;
+  readonly key: string;
   readonly rows: number;
   readonly bytes: number;
 }
 
-/** A queue with a lane for each source, taken from in turn: whoever floods waits behind himself. */
+/** A queue with one line for each source, served in turn. A source that floods waits behind itself. */
 export class FairQueue<T extends Queued> {
-  private readonly lanes = new Map<string, T[]>();
+  private readonly queues = new Map<string, T[]>();
   private heldBytes = 0;
   private heldRows = 0;
 
@@ -21,24 +21,24 @@ export class FairQueue<T extends Queued> {
   }
 
   get isEmpty(): boolean {
-    return this.lanes.size === 0;
+    return this.queues.size === 0;
   }
 
   add(item: T): void {
-    const lane = this.lanes.get(item.lane);
-    if (lane === undefined) this.lanes.set(item.lane, [item]);
-    else lane.push(item);
+    const queue = this.queues.get(item.key);
+    if (queue === undefined) this.queues.set(item.key, [item]);
+    else queue.push(item);
     this.heldBytes += item.bytes;
     this.heldRows += item.rows;
   }
 
-  /** One of each lane in turn, while rows and bytes are within the limits; at least one, if there is any. */
+  /** Takes one item of each line in turn, while rows and bytes are within the limits. It takes at least one, if there is any. */
   take(maxRows: number, maxBytes: number): T[] {
     const taken: T[] = [];
     let rows = 0;
     let bytes = 0;
-    // A lane that was taken from is met again at the end, by this very loop.
-    for (const [name, [first]] of this.lanes) {
+    // A line that was served moves to the end of the map, and this loop comes to it again.
+    for (const [name, [first]] of this.queues) {
       rows += first!.rows;
       bytes += first!.bytes;
       if (taken.length > 0 && (rows > maxRows || bytes > maxBytes)) break;
@@ -47,23 +47,23 @@ export class FairQueue<T extends Queued> {
     return taken;
   }
 
-  /** Takes from the front of each lane what `isOver`. */
+  /** Takes items from the front of each line that are `isOver`. */
   drop(isOver: (item: T) => boolean): T[] {
     const dropped: T[] = [];
-    for (const [name, [first]] of this.lanes) {
+    for (const [name, [first]] of this.queues) {
       if (isOver(first!)) dropped.push(this.shift(name));
     }
     return dropped;
   }
 
   private shift(name: string): T {
-    const lane = this.lanes.get(name)!;
-    const item = lane.shift()!;
+    const queue = this.queues.get(name)!;
+    const item = queue.shift()!;
     this.heldBytes -= item.bytes;
     this.heldRows -= item.rows;
-    // Out of the map and in again: the next turn begins with another lane.
-    this.lanes.delete(name);
-    if (lane.length > 0) this.lanes.set(name, lane);
+    // Out of the map and in again: the next turn begins with another queue.
+    this.queues.delete(name);
+    if (queue.length > 0) this.queues.set(name, queue);
     return item;
   }
 }

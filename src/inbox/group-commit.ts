@@ -5,7 +5,7 @@ import { WebhookInboxError } from '../core/errors.js';
 import { neutral } from '../core/neutral.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { poolSize } from '../storage/postgres/pool-size.js';
+import { poolSize } from '../storage/postgres/connection.js';
 import { Claimer, type ClaimedDelivery, type Delivered } from './claimer.js';
 import { FairQueue, type Queued } from './fair-queue.js';
 
@@ -27,9 +27,9 @@ interface Waiting extends Queued {
 }
 
 /**
- * Commits the claims of many deliveries together. No timer fills a batch: a delivery that finds a commit free goes at once, and those
- * that arrive meanwhile go with the next, so that the busier the receiver, the more events share a commit.
- * Everything a delivery alone would meet it meets here too: what fails a batch is found by trying each of its deliveries alone.
+ * Commits the claims of many deliveries together. No timer fills a batch. A delivery that finds a commit free goes at once, and those that
+ * arrive meanwhile go with the next. So the busier the receiver, the more events share a commit. A batch that fails is tried again, each
+ * delivery alone.
  */
 @Injectable()
 export class GroupCommit {
@@ -40,7 +40,7 @@ export class GroupCommit {
   private opening = false;
   /** When the last commit was begun, on the monotonic clock. */
   private sentAt = 0;
-  /** Looks again when that commit has become a long one: perhaps nothing else arrives that would. */
+  /** Sends the queue when that commit has become a long one, in case nothing else arrives. */
   private later: NodeJS.Timeout | undefined;
 
   constructor(
@@ -53,7 +53,7 @@ export class GroupCommit {
 
   /** Claims what a delivery brought; resolves once it is committed. */
   claim(delivered: Delivered): Promise<ClaimedDelivery> {
-    if (!this.options.groupCommit) return this.alone(delivered);
+    if (!this.options.groupCommit) return this.claimAlone(delivered);
     return new Promise((resolve, reject) => {
       const { claims, source } = delivered;
       let bytes = 0;
@@ -64,8 +64,8 @@ export class GroupCommit {
         return;
       }
       const answeredAt = performance.now() + this.options.claimTimeoutMs;
-      const lane = source.name;
-      this.queue.add({ delivered, lane, rows: claims.length, bytes, answeredAt, resolve, reject });
+      const key = source.name;
+      this.queue.add({ delivered, key, rows: claims.length, bytes, answeredAt, resolve, reject });
       this.send();
     });
   }
@@ -85,7 +85,7 @@ export class GroupCommit {
     }
     this.opening = true;
     this.sentAt = performance.now();
-    // Shared by the deliveries in it, of which the first has begun it.
+    // All deliveries of the commit share it, although the first has begun it.
     const sent: Promise<void> = neutral(() => this.commit()).finally(() => {
       this.sending.delete(sent);
       this.send();
@@ -115,7 +115,7 @@ export class GroupCommit {
       );
       for (const [index, { resolve }] of batch!.entries()) resolve(claimed[index]!);
     } catch (error) {
-      this.failed(batch ?? this.take(), error);
+      this.claimEachAlone(batch ?? this.take(), error);
     }
   }
 
@@ -127,23 +127,23 @@ export class GroupCommit {
     return batch;
   }
 
-  /** Each alone, outside the batches: the one at fault gets its error, and nobody waits for it. */
-  private failed(batch: readonly Waiting[], error: unknown): void {
+  /** Claims each delivery alone, outside the batches. The one at fault gets its error, and the others do not wait for it. */
+  private claimEachAlone(batch: readonly Waiting[], error: unknown): void {
     for (const { delivered, resolve, reject } of batch) {
       if (isWholeDatabases(error)) reject(error);
-      else this.alone(delivered, true).then(resolve, reject);
+      else this.claimAlone(delivered, true).then(resolve, reject);
     }
   }
 
   /** @param triedBefore in a batch, whose COMMIT may have gone through */
-  private async alone(delivered: Delivered, triedBefore = false): Promise<ClaimedDelivery> {
+  private async claimAlone(delivered: Delivered, triedBefore = false): Promise<ClaimedDelivery> {
     const { claimTimeoutMs } = this.options;
     const limits = { lockTimeoutMs: claimTimeoutMs, endAfterMs: 2 * claimTimeoutMs };
     const [claimed] = await this.claimer.claimTogether(() => [delivered], limits, triedBefore);
     return claimed!;
   }
 
-  /** So that a database that hangs does not fill the memory with deliveries that nobody waits for any more. */
+  /** A database that hangs must not fill the memory with deliveries that were answered already. */
   private dropAnswered(): void {
     const now = performance.now();
     for (const { reject } of this.queue.drop(({ answeredAt }) => answeredAt <= now)) {

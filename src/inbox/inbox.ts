@@ -61,49 +61,54 @@ export class Inbox {
   }
 
   /**
-   * Verifies a request, claims what it brings, and says what the answer is.
-   * @param onVerified told of a delivery before it is claimed
+   * Verifies a request, claims its events, and returns the answer.
+   * @param onVerified called before the delivery is claimed
+   * @internal
    */
   serve(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
-    return during(request, this.served(source, request, onVerified));
+    return during(request, this.answerRequest(source, request, onVerified));
   }
 
-  private async served(source: Source, request: WebhookRequest, onVerified?: () => void): Promise<Answer> {
+  private async answerRequest(
+    source: Source,
+    request: WebhookRequest,
+    onVerified?: () => void,
+  ): Promise<Answer> {
     let verified: Verified;
     try {
       verified = await this.verifier.verify(source, request);
     } catch (error) {
-      return this.unverified(source, request, error);
+      return this.refuseUnverified(source, request, error);
     }
     if (verified.kind === 'handshake') return verified.answer;
     onVerified?.();
-    return this.answered(verified.delivery, this.dispatcher.dispatch(verified.delivery));
+    return this.awaitAnswer(verified.delivery, this.dispatcher.dispatch(verified.delivery));
   }
 
-  /** The verified request, or the answer that refuses it. */
+  /** The verified request, or the answer that refuses it. @internal */
   async verify(source: Source, request: WebhookRequest): Promise<Verified | Answer> {
     try {
       return await during(request, this.verifier.verify(source, request));
     } catch (error) {
-      return this.unverified(source, request, error);
+      return this.refuseUnverified(source, request, error);
     }
   }
 
-  private unverified(source: Source, request: WebhookRequest, error: unknown): Answer {
-    if (error instanceof SignatureRejection) return this.refused(source, error, request);
+  private refuseUnverified(source: Source, request: WebhookRequest, error: unknown): Answer {
+    if (error instanceof SignatureRejection) return this.refuse(source, error, request);
     // Anyone can have a secrets function asked, and so make it fail.
-    const line = this.lines.next(source.name);
+    const line = this.lines.admit(source.name);
     const text = `the secrets could not be loaded, or a handshake failed: ${errorText(error)}`;
     if (line !== undefined) this.logger.error(logLine(text, { source: source.name, ...line }));
     return ANSWERS.unavailable;
   }
 
-  /** Turns the verdict on a delivery, or what its body refused, into the answer. */
+  /** Turns the verdict on a delivery, or what its body refused, into the answer. @internal */
   answer(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
-    return during(delivery.request, this.answered(delivery, dispatched));
+    return during(delivery.request, this.awaitAnswer(delivery, dispatched));
   }
 
-  private async answered(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
+  private async awaitAnswer(delivery: VerifiedDelivery, dispatched: Promise<Verdict>): Promise<Answer> {
     const { source } = delivery;
     try {
       return answerTo(await dispatched, source);
@@ -112,14 +117,14 @@ export class Inbox {
         this.rejections.add(source.name, 'unusable-event-id', error.message, delivery.request);
         return ANSWERS.invalid;
       }
-      if (error instanceof SignatureRejection) return this.refused(source, error);
+      if (error instanceof SignatureRejection) return this.refuse(source, error);
       const text = `a delivery could not be dispatched, answered 503: ${errorText(error)}`;
       for (const facts of deliveryFacts(delivery)) this.logger.error(logLine(text, facts));
       return ANSWERS.unavailable;
     }
   }
 
-  private refused(source: Source, { reason, message }: SignatureRejection, request?: WebhookRequest): Answer {
+  private refuse(source: Source, { reason, message }: SignatureRejection, request?: WebhookRequest): Answer {
     this.rejections.add(source.name, reason, message, request);
     // The only reason that another try can cure: a 401 would end the retries of a genuine event.
     if (reason === 'key-unavailable') return ANSWERS.unavailable;

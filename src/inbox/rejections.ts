@@ -43,9 +43,10 @@ export class Rejections {
 
   /**
    * Counts a refused request, and logs or samples it.
-   * @param source name of a configured source, or '' for what reached none
-   * @param detail as a function where it costs something to make: it is called for a line or a sample, and not for each request
-   * @param request set where the signature was looked at, so that a sample of it can be explained later
+   * @param source name of a configured source, or '' for requests that reached none
+   * @param detail a function where it is costly to make; it is called only for a log line or a sample
+   * @param request set where the signature was checked, so that a sample of it can be explained later
+   * @internal
    */
   add(source: string, reason: string, detail: string | (() => string), request?: WebhookRequest): void {
     const key = JSON.stringify([source, reason]);
@@ -79,12 +80,12 @@ export class Rejections {
     });
   }
 
-  /** How far apart the samples of one source and reason are, in milliseconds. 0 takes all there is room for. */
+  /** How far apart the samples of one source and reason are, in milliseconds. 0 takes all there is room for. @internal */
   sampleEvery(ms: number): void {
     this.sampleEveryMs = ms;
   }
 
-  /** The samples since the last call. */
+  /** The samples since the last call. @internal */
   takeSamples(): RejectionSample[] {
     const samples = this.samples;
     this.samples = [];

@@ -9,13 +9,12 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { HandOff, type Offer } from '../outbox/relay/hand-off.js';
 import { FailureSettler } from '../outbox/runs/failure.settler.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
-import { isOneEventsFault, unlessOneEventsFault } from './claim-faults.js';
 import { Claimer, type Claim, type ClaimedDelivery } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
 import { GroupCommit, TooMuchWaits } from './group-commit.js';
-import { worst, type Verdict } from './verdict.js';
+import { isOneEventsFault, unlessOneEventsFault, worst, type Verdict } from './verdict.js';
 
-/** A claim to be made, with the places kept for those of its rows that run here at once. */
+/** A claim to be made, with the slots kept for those of its rows that run here at once. */
 interface Offered extends Claim {
   readonly offer: Offer;
 }
@@ -38,22 +37,22 @@ export class RelayClaims {
 
   /** @param route the name of an application's own route, which is owed what it cannot be given */
   async claim(source: Source, events: readonly IncomingEvent[], route?: string): Promise<Verdict> {
-    const claims = events.map((event) => this.offered(event, route));
+    const claims = events.map((event) => this.offer(event, route));
     let claimed: ClaimedDelivery;
     try {
       claimed = await this.group.claim({ source, claims });
     } catch (error) {
       const sent = !(error instanceof TooMuchWaits);
-      for (const { offer } of claims) this.handOff[sent ? 'inDoubt' : 'dropped'](offer);
+      for (const { offer } of claims) this.handOff[sent ? 'recover' : 'drop'](offer);
       return this.claimEach(source, events, error, route);
     }
-    const { arrivals, woken, othersAreTold } = claimed;
-    // Before anything of the application's, such as its logger, may throw: nobody else runs what is leased.
-    for (const [index, { offer }] of claims.entries()) this.handOff.claimed(offer, arrivals[index]);
-    this.wakeUp.wake(woken, othersAreTold);
+    const { arrivals, woken, othersNotified } = claimed;
+    // First of all, since code of the application, such as its logger, may throw. No other process runs the leased rows.
+    for (const [index, { offer }] of claims.entries()) this.handOff.startRuns(offer, arrivals[index]);
+    this.wakeUp.wake(woken, othersNotified);
     for (const [index, claim] of claims.entries()) {
-      if (arrivals[index] === undefined) this.tellDuplicate(claim.event);
-      else this.tellClaimed(claim);
+      if (arrivals[index] === undefined) this.reportDuplicate(claim.event);
+      else this.reportClaimed(claim);
     }
     return { kind: arrivals.some((arrival) => arrival !== undefined) ? 'ok' : 'duplicate' };
   }
@@ -63,12 +62,12 @@ export class RelayClaims {
     return this.group.finish();
   }
 
-  private offered(event: IncomingEvent, route: string | undefined): Offered {
+  private offer(event: IncomingEvent, route: string | undefined): Offered {
     const names = this.registry.match(event.source, event.type).map(({ name }) => name);
-    // Without an id of its own it is not run, whoever would run it.
+    // An event without an id of its own is not run by its route either.
     if (event.unusable !== undefined && route !== undefined) names.push(route);
-    const rows = names.map((name) => this.claimer.row(event, name));
-    const offer = event.unusable === undefined ? this.handOff.offer(event, rows) : { rows, places: [] };
+    const rows = names.map((name) => this.claimer.rowFor(event, name));
+    const offer = event.unusable === undefined ? this.handOff.offer(event, rows) : { rows, slots: [] };
     return { event, rows: offer.rows, offer };
   }
 
@@ -88,26 +87,28 @@ export class RelayClaims {
     return worst(verdicts);
   }
 
-  private tellClaimed({ event, rows }: Claim): void {
+  private reportClaimed({ event, rows }: Claim): void {
     const { source, tenant, eventId, type, id, unusable } = event;
-    if (unusable !== undefined) this.tellUnusable(event, unusable, rows);
+    if (unusable !== undefined) this.reportUnusable(event, unusable, rows);
     this.lifecycle.emit('claimed', () => ({ source, tenant, eventId, type, id, handlers: rows.length }));
-    // A line that nobody gets is not made: at thousands of events a second it shows.
+    // The line is only made where it is logged: at thousands of events a second it costs time.
     if (isHeard('log'))
       this.logger.log(logLine('claimed', { source, tenant, event: eventId, type, id, rows: rows.length }));
   }
 
-  private tellDuplicate({ source, tenant, eventId, type }: IncomingEvent): void {
+  private reportDuplicate({ source, tenant, eventId, type }: IncomingEvent): void {
     this.lifecycle.emit('duplicate', () => ({ source, tenant, eventId, type }));
     if (isHeard('log')) this.logger.log(logLine('duplicate', { source, tenant, event: eventId, type }));
   }
 
-  /** An item of a batch that has no usable id. Its rows are dead, and a person is told as of any dead row. */
-  private tellUnusable(event: IncomingEvent, error: string, rows: Claim['rows']): void {
+  /** An item of a batch without a usable id. Its rows are dead, and raise the alert of dead rows. */
+  private reportUnusable(event: IncomingEvent, error: string, rows: Claim['rows']): void {
     const { source, tenant, eventId } = event;
     const text = `an item of a batch has no usable event id, and is not run: ${error}`;
     this.logger.warn(logLine(text, { source, tenant, event: eventId }));
     const reason = 'unusable-id';
-    this.failures.tellExhausted(rows.map(({ id, name }) => ({ id, name, attempt: 0, reason, error, event })));
+    this.failures.reportExhausted(
+      rows.map(({ id, name }) => ({ id, name, attempt: 0, reason, error, event })),
+    );
   }
 }

@@ -1,6 +1,8 @@
+import { isDatabaseUnavailable, sqlStateOf } from '../core/classify.js';
 import { MAX_TIMER_MS } from '../core/options/duration.js';
+import { storeErrorText } from '../storage/postgres/store-error.js';
 
-/** What came of a delivery; the edge turns it into an answer. */
+/** The outcome of a delivery. The HTTP layer turns it into an answer. */
 export type Verdict =
   /** Committed. */
   | { readonly kind: 'ok' }
@@ -8,10 +10,10 @@ export type Verdict =
   | { readonly kind: 'duplicate' }
   /** Nothing is known to be committed: come back. */
   | { readonly kind: 'unavailable'; readonly why: string }
-  /** A handler failed, and the provider's redelivery is to run it again. */
+  /** A handler failed, and the provider's redelivery must run it again. */
   | { readonly kind: 'failed' };
 
-/** What is owed waits for a run that a delivery may not make now: a redelivery makes it. */
+/** The rows wait, since a delivery must not run them now. A redelivery runs them. */
 export const PAUSED: Verdict = { kind: 'unavailable', why: 'paused' };
 
 /** One verdict for the events of one delivery: the worst decides, since the provider redelivers the whole. */
@@ -24,7 +26,7 @@ export function worst(verdicts: readonly Verdict[]): Verdict {
 }
 
 /** An answer is not kept waiting; a claim that commits later is met by the redelivery as a duplicate. */
-export function inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
+export function orUnavailable<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
   return new Promise((resolve, reject) => {
     const late = setTimeout(
       () => resolve({ kind: 'unavailable', why: `the database did not answer within ${ms} ms` }),
@@ -41,4 +43,25 @@ export function inTime<T>(work: Promise<T>, ms: number): Promise<T | Verdict> {
       },
     );
   });
+}
+
+/** The verdict for a claim that failed. */
+export function unavailable(error: unknown): Verdict {
+  return { kind: 'unavailable', why: `not claimed, ${storeErrorText(error)}` };
+}
+
+/** Whether a failure says nothing about other events: a lock that was waited for in vain, a deadlock, a row that was refused. */
+export function isOneEventsFault(error: unknown): boolean {
+  const sqlState = sqlStateOf(error);
+  return sqlState === '55P03' || sqlState?.startsWith('40') === true || !isDatabaseUnavailable(error);
+}
+
+/** One event of a batch that PostgreSQL refuses, or that another transaction holds, must not keep the others out. */
+export async function unlessOneEventsFault<T>(work: () => Promise<T>): Promise<T | Verdict> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isOneEventsFault(error)) throw error;
+    return unavailable(error);
+  }
 }

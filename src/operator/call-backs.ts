@@ -34,7 +34,7 @@ export class CallBacks {
    */
   async cancel(outboxId: string, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
-    return this.audit.noted({ action: 'cancel', target: outboxId }, decider, async () => {
+    return this.audit.record({ action: 'cancel', target: outboxId }, decider, async () => {
       const row = await this.cancelNow(outboxId, decider);
       const { by, reason } = decider;
       if (row !== undefined) this.logger.log(logLine('effect cancelled', { ...row, by, reason }));

@@ -12,7 +12,7 @@ import { ErasureStore, type ErasableRow } from '../storage/desk/erasure.store.js
 
 /** The person who erases, and the reason. */
 export interface ErasureOptions {
-  /** Who asks. */
+  /** The person who asks. */
   readonly by: string;
   /** Why: stands at the tombstone. */
   readonly reason: string;
@@ -39,8 +39,8 @@ export interface ErasureReport {
 const MAX_TEXT_BYTES = 500;
 
 /**
- * Removes what an event holds (body, headers, payloads, results, error texts, keys), cancels what is still owed for it, and leaves
- * the tombstone: a redelivery is a duplicate, and its bytes are not stored. What handlers wrote is the application's to erase.
+ * Removes an event's content: body, headers, payloads, results, error texts and keys. It cancels the rows that are still owed, and leaves
+ * the tombstone: a redelivery is a duplicate, and its bytes are not stored. The application erases the records of its handlers itself.
  */
 @Injectable()
 export class Erasure {
@@ -57,7 +57,7 @@ export class Erasure {
   /** @throws InputRefused without `by` or `reason`, or where they are blank */
   async erase(event: EventKey, options: ErasureOptions): Promise<ErasureReport> {
     const key = { source: event.source, tenant: event.tenant, eventId: event.eventId };
-    return this.audit.noted({ action: 'erase', target: targetOfEvents([key]) }, options, async () => {
+    return this.audit.record({ action: 'erase', target: targetOfEvents([key]) }, options, async () => {
       const report = await this.eraseNow(key, options);
       const { outcome, cancelled, possiblySent, sent } = report;
       const counts = { cancelled: cancelled.length, possiblySent: possiblySent.length, sent: sent.length };
@@ -67,7 +67,7 @@ export class Erasure {
 
   private async eraseNow(key: EventKey, { by, reason }: ErasureOptions): Promise<ErasureReport> {
     const report = await inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, (manager) =>
-      this.within(manager, key, storable(by, MAX_TEXT_BYTES), storable(reason, MAX_TEXT_BYTES)),
+      this.eraseIn(manager, key, storable(by, MAX_TEXT_BYTES), storable(reason, MAX_TEXT_BYTES)),
     );
     // Another row of a key whose turn it was may go on.
     if (report.cancelled.length > 0) this.wakeUp.wake();
@@ -84,7 +84,7 @@ export class Erasure {
     return report;
   }
 
-  private async within(
+  private async eraseIn(
     manager: EntityManager,
     key: EventKey,
     by: string,

@@ -64,7 +64,7 @@ const STATES: Readonly<Partial<Record<FilteredList, readonly string[]>>> = {
 const MAX_LENGTH = 1_000;
 
 /**
- * What the page suggests: each list's keys, with what stands behind each.
+ * Suggestions of the page: each list's keys, with the values of each.
  * @param paths `searchPaths` of the sources
  */
 export function filterKeys(paths: readonly string[]): Record<FilteredList, Record<string, string>> {
@@ -85,8 +85,8 @@ function hintOf(key: Key, list: FilteredList): string {
 }
 
 /**
- * Reads `source:stripe type:invoice.* state:dead,parked -tenant:acme after:2h`. Quotes hold spaces together, a minus before a key
- * says what must not be, commas part values of which one is to match.
+ * Reads `source:stripe type:invoice.* state:dead,parked -tenant:acme after:2h`. Quotes hold spaces together. A minus before a key excludes.
+ * Commas separate values, and one of them must match.
  * @param zone of times without an offset
  * @param paths of payloads by which events are found: `data.object.customer:cus_9`
  * @throws InputRefused

@@ -49,7 +49,7 @@ export class FormerSources {
   }
 
   /** Names them in the log. */
-  async tell(manager: EntityManager): Promise<void> {
+  async report(manager: EntityManager): Promise<void> {
     const sources = await this.list(manager);
     if (sources.length === 0) return;
     const until =

@@ -1,70 +1,44 @@
 import { Inject, Injectable } from '@nestjs/common';
-import type { EntityManager } from 'typeorm';
 import { didYouMean } from '../core/options/did-you-mean.js';
-import { knownSource } from '../core/options/known-source.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { cursor, placeOf } from '../core/log/place.js';
+import { cursorText, readCursor } from '../core/cursor.js';
 import type { ListFilter } from '../storage/desk/filter.sql.js';
-import { retryWindowMs } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { BackfillExplorer } from '../handlers/backfill.explorer.js';
-import { HandlerRegistry, namesOf } from '../handlers/handler.registry.js';
-import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
+import type { ToldAlert } from '../storage/desk/alert.store.js';
 import { AttemptStore, type Attempt } from '../storage/desk/attempt.store.js';
-import { AuditStore, type AuditRow, type PauseAct } from '../storage/desk/audit.store.js';
+import type { AuditRow, PauseAct } from '../storage/desk/audit.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
-import { DestinationStore, type Destination } from '../storage/destination.store.js';
-import { RejectionStore, type ListedRejection } from '../storage/desk/rejection.store.js';
+import type { Destination } from '../storage/destination.store.js';
+import type { ListedRejection } from '../storage/desk/rejection.store.js';
 import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
-import {
-  SearchStore,
-  type Conflict,
-  type EffectRow,
-  type EventDetail,
-  type EventPage,
-  type EventRow,
-} from '../storage/desk/search.store.js';
-import { StatStore } from '../storage/desk/stat.store.js';
+import { SearchStore, type EventPage } from '../storage/desk/search.store.js';
+import type { Conflict, EffectRow, EventDetail, EventRow } from '../storage/desk/event.sql.js';
 import { FormerSources } from './former-sources.js';
 import { parseFilter, type FilteredList } from './event.filter.js';
-import { inspectedSecrets, type InspectedSecret } from './explain/inspected-secrets.js';
-import { SILENT_MS, Stats, type SourceRates } from './stats.js';
+import type { InspectedSecret } from './explain/inspected-secrets.js';
+import { DeskLists } from './desk-lists.js';
+import { SourceInspector, type InspectedSource, type ListPage } from './source.inspector.js';
+import { SILENT_MS } from './stats.js';
 
 /** An event with everything that happened to it. */
 export interface InspectedEvent extends EventDetail {
   /** Handler rows and effects, oldest first; an effect names its parent. */
   readonly rows: readonly EventRow[];
-  /** Every attempt of these rows, and what people did to them, in the order of their ends: 1,000 at most. */
+  /** Every attempt of these rows and acts of people on them, in the order of their ends, 1,000 at most. */
   readonly attempts: readonly Attempt[];
   /** Pauses of its source, handlers and effects while it was not settled. */
   readonly pauses: readonly PauseAct[];
   readonly conflicts: readonly Conflict[];
-  /** What the source's signatures cover and how; null when the source is no longer configured. */
+  /** The source's signature scheme: the covered facts and the method. Null when the source is no longer configured. */
   readonly scheme: string | null;
   /** Names of handlers that would be owed the event today. */
   readonly matches: readonly string[];
 }
 
-/** A source with its policies, its secrets (by fingerprint) and its rates. */
-export interface InspectedSource {
-  readonly name: string;
-  readonly provider: string;
-  readonly scheme: string;
-  readonly retries: 'own' | 'provider';
-  readonly retentionMs: number;
-  readonly retryWindowMs: number;
-  readonly toleranceMs: number | null;
-  readonly maxBytes: number;
-  readonly handlers: readonly { readonly name: string; readonly types: readonly string[] }[];
-  readonly lastAt: Date | null;
-  readonly lastType: string | null;
-  /** Whether a method with `@BackfillSource` lists the provider's events. */
-  readonly hasList: boolean;
-  readonly secrets: readonly InspectedSecret[];
-  readonly rates: SourceRates;
-}
 export type { InspectedSecret } from './explain/inspected-secrets.js';
+export type { InspectedSource, ListPage } from './source.inspector.js';
 
 /** A process, as the list of relays shows it. */
 export interface InspectedInstance extends SeenInstance {
@@ -79,7 +53,7 @@ export interface InspectedRelays {
   readonly overdue: Backlog['overdue'];
 }
 
-/** What a list shows. */
+/** The query of a list. */
 export interface ListView {
   /** The zone of times without an offset in a filter, by its IANA name. @default 'UTC' */
   readonly zone?: string | undefined;
@@ -93,11 +67,8 @@ export interface TenantOfSource {
   readonly source: string;
   readonly tenant: string;
 }
-/** Part of a list, and where the next one begins. */
-export type ListPage<K extends string, T> = { readonly [N in K]: readonly T[] } & { readonly next?: string };
 
 const PAGE = 50;
-const SOURCES_PAGE = 24;
 
 /** Lists and shows; changes nothing. */
 @Injectable()
@@ -107,17 +78,12 @@ export class Inspector {
     private readonly reads: BoundedRead,
     private readonly search: SearchStore,
     private readonly deadRows: DeadStore,
-    private readonly rejected: RejectionStore,
     private readonly relayRows: RelayStore,
-    private readonly stats: Stats,
-    private readonly statRows: StatStore,
     private readonly attempts: AttemptStore,
-    private readonly auditRows: AuditStore,
-    private readonly alertRows: AlertStore,
     private readonly registry: HandlerRegistry,
     private readonly former: FormerSources,
-    private readonly destinationRows: DestinationStore,
-    private readonly lists: BackfillExplorer,
+    private readonly desk: DeskLists,
+    private readonly sourceList: SourceInspector,
   ) {}
 
   /**
@@ -131,7 +97,7 @@ export class Inspector {
       const configured = [...this.options.sources.keys()];
       // The command line may have the tables alone.
       const sources = configured.length > 0 ? configured : await this.former.all(manager);
-      return this.search.events(manager, parsed, limit, sources, placeOf(after));
+      return this.search.events(manager, parsed, limit, sources, readCursor(after));
     });
   }
 
@@ -178,26 +144,12 @@ export class Inspector {
         ...detail,
         rows,
         attempts: await this.attempts.of(manager, ids),
-        pauses: await this.pausesOf(manager, detail, rows),
+        pauses: await this.desk.pausesOf(manager, detail, rows),
         conflicts: await this.search.conflicts(manager, detail),
         scheme: this.options.sources.get(detail.source)?.provider.scheme ?? null,
         matches,
       };
     });
-  }
-
-  private pausesOf(
-    manager: EntityManager,
-    { source, receivedAt }: EventDetail,
-    rows: readonly EventRow[],
-  ): Promise<PauseAct[]> {
-    const targets = rows.flatMap(({ kind, name }) => {
-      const work = this.registry[kind](name);
-      return [name, ...(work === undefined ? [] : namesOf(work))].map((one) => `${kind} ${one}`);
-    });
-    const ends = rows.map(({ settledAt }) => settledAt ?? new Date());
-    const until = new Date(Math.max(receivedAt.getTime(), ...ends.map((at) => at.getTime())));
-    return this.auditRows.pauses(manager, [`source ${source}`, ...targets], receivedAt, until);
   }
 
   /** The stored bytes; null when they were removed, undefined when there is no such event. */
@@ -237,9 +189,9 @@ export class Inspector {
   async deadGroups(filter = '', after?: string, look: ListView = {}): Promise<ListPage<'groups', DeadGroup>> {
     const parsed = this.parsed(filter, 'dead', look);
     const { groups, next } = await this.reads.run((manager) =>
-      this.deadRows.groups(manager, parsed, PAGE, placeOf(after)),
+      this.deadRows.groups(manager, parsed, PAGE, readCursor(after)),
     );
-    return next === undefined ? { groups } : { groups, next: cursor(next) };
+    return next === undefined ? { groups } : { groups, next: cursorText(next) };
   }
 
   /** A group of dead rows that died of one error, and a page of them. */
@@ -251,23 +203,23 @@ export class Inspector {
   ): Promise<{ readonly group?: DeadGroup & DeadSpread } & ListPage<'rows', DeadRow>> {
     return this.reads.run(async (manager) => {
       const group = await this.deadRows.group(manager, fingerprint, pairs);
-      const rows = await this.deadRows.rows(manager, fingerprint, limit, placeOf(after), pairs);
+      const rows = await this.deadRows.rows(manager, fingerprint, limit, readCursor(after), pairs);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const spread = group && (await this.deadRows.spread(manager, fingerprint, pairs));
       return {
         ...(group && spread && { group: { ...group, ...spread } }),
         rows,
-        ...(last && { next: cursor(last) }),
+        ...(last && { next: cursorText(last) }),
       };
     });
   }
 
-  /** Sources and tenants of the dead rows that lists look at. */
+  /** Sources and tenants of the dead rows that lists read. */
   async deadScopes(): Promise<TenantOfSource[]> {
     return this.reads.run((manager) => this.deadRows.scopes(manager));
   }
 
-  /** Source and tenant of events and outbox rows, by our ids; what does not exist, or is of no event, is left out. */
+  /** Source and tenant of events and outbox rows, by our ids. Unknown ids, and rows without an event, are left out. */
   async scopes(ids: readonly string[]): Promise<ReadonlyMap<string, TenantOfSource>> {
     return this.reads.run((manager) => this.search.scopes(manager, ids));
   }
@@ -284,7 +236,7 @@ export class Inspector {
     look: ListView = {},
   ): Promise<ListPage<'rejections', ListedRejection>> {
     const parsed = this.parsed(filter, 'rejections', look);
-    const rejections = await this.reads.run((manager) => this.rejected.list(manager, parsed, PAGE, before));
+    const rejections = await this.desk.rejections(parsed, PAGE, before);
     return { rejections, ...nextOf(rejections) };
   }
 
@@ -306,56 +258,14 @@ export class Inspector {
     search = '',
     after = '',
     { visible }: ListView = {},
-    limit = SOURCES_PAGE,
+    limit?: number,
   ): Promise<ListPage<'sources', InspectedSource> & { readonly total: number }> {
-    const found = [...this.options.sources.keys()]
-      .filter(
-        (name) => name.toLowerCase().includes(search.toLowerCase()) && visible?.includes(name) !== false,
-      )
-      .sort();
-    const names = found.filter((name) => name > after).slice(0, limit);
-    const rates = await this.stats.rates(names);
-    const [last, uses] = await this.reads.run(async (manager) => [
-      await this.search.lastEvents(manager, names),
-      await this.statRows.secretUses(manager, names),
-    ]);
-    const byName = new Map(last.map((row) => [row.source, row]));
-    const handlers = [...new Set(this.registry.handlers().values())];
-    const sources = names.map((name): InspectedSource => {
-      const source = this.options.sources.get(name)!;
-      const { provider, retries, retentionMs, toleranceMs, maxBytes } = source;
-      const latest = byName.get(name);
-      return {
-        name,
-        provider: provider.name,
-        scheme: provider.scheme,
-        retries,
-        retentionMs,
-        retryWindowMs: retryWindowMs(provider),
-        toleranceMs: toleranceMs ?? null,
-        maxBytes,
-        handlers: handlers
-          .filter((handler) => handler.source === name)
-          .map((handler) => ({ name: handler.name, types: handler.types })),
-        lastAt: latest?.lastAt ?? null,
-        lastType: latest?.lastType ?? null,
-        hasList: this.lists.list(name) !== undefined,
-        secrets: inspectedSecrets(source, uses),
-        rates: rates.get(name)!,
-      };
-    });
-    const end = names.at(-1);
-    const more = end !== undefined && end !== found.at(-1);
-    return { sources, total: found.length, ...(more ? { next: end } : {}) };
+    return this.sourceList.list(search, after, visible, limit);
   }
 
   /** @throws WebhookInboxError UNKNOWN_SOURCE */
   async secrets(source: string): Promise<InspectedSecret[]> {
-    const known = knownSource(this.options, source);
-    return inspectedSecrets(
-      known,
-      await this.reads.run((manager) => this.statRows.secretUses(manager, [source])),
-    );
+    return this.sourceList.secrets(source);
   }
 
   /** The running processes, their leases and their lag. */
@@ -374,13 +284,13 @@ export class Inspector {
   /** The audit, the newest row first. @throws InputRefused for a wrong filter */
   async audit(filter = '', before?: string, look: ListView = {}): Promise<ListPage<'audit', AuditRow>> {
     const parsed = this.parsed(filter, 'audit', look);
-    const audit = await this.reads.run((manager) => this.auditRows.list(manager, parsed, PAGE, before));
+    const audit = await this.desk.audit(parsed, PAGE, before);
     return { audit, ...nextOf(audit) };
   }
 
   /** Destinations of effects that fail, wait or have a rate: 500 at most, those that are not called first. */
   async destinations(): Promise<Destination[]> {
-    return this.reads.run((manager) => this.destinationRows.list(manager));
+    return this.desk.destinations();
   }
 
   /** How much waits for a person; counts stop at 10,000. */
@@ -391,7 +301,7 @@ export class Inspector {
 
   /** The newest 100 alerts. */
   async alerts(): Promise<ToldAlert[]> {
-    return this.reads.run((manager) => this.alertRows.list(manager, 100));
+    return this.desk.alerts(100);
   }
 }
 

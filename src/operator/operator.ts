@@ -14,7 +14,7 @@ import { GapFinder } from '../inbox/catch-up/gap.finder.js';
 import { CallBacks } from './call-backs.js';
 import { Erasure, type ErasureReport } from './erasure.js';
 import type { ForwardOptions, ForwardReport } from './replay/forwarder.js';
-import { MAX_AT_ONCE } from './bulk.options.js';
+import { MAX_AT_ONCE } from './replay/bulk.options.js';
 import { Inspector, type InspectedSecret } from './inspector.js';
 import { Parked } from './parked.js';
 import { Pauses } from './pauses.js';
@@ -53,12 +53,12 @@ export class Operator {
     return this.revivals.revive(outboxIds, decider);
   }
 
-  /** Why rows could not be revived or given up: what each of them is, in a sentence. Dead ones are left out. */
+  /** Why rows could not be revived or given up, in a sentence for each row. Dead rows are left out. */
   async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
     return this.revivals.whyNotDead(outboxIds);
   }
 
-  /** What a revival would run, and what stays done. Changes nothing. */
+  /** The work that a revival would run, and the effects that stay done. Changes nothing. */
   async previewRevive(outboxIds: readonly string[]): Promise<RevivalPlan> {
     capped(outboxIds.length);
     return this.revivals.preview(outboxIds);
@@ -78,7 +78,7 @@ export class Operator {
 
   /** A person's word on a group of dead rows that died of one error. `open` takes it back. */
   async setIssue(fingerprint: string, state: DeadGroup['state'], decider: Decider): Promise<void> {
-    await this.audit.noted({ action: `issue ${state}`, target: fingerprint }, decider, async () => {
+    await this.audit.record({ action: `issue ${state}`, target: fingerprint }, decider, async () => {
       const { by, reason } = decider;
       await this.dead.setState(this.dataSource.manager, fingerprint, state, by, reason);
       return [undefined, {}];
@@ -87,18 +87,18 @@ export class Operator {
 
   /** Verifies a batch of a source's kept rejections again; see `SecondLook`. */
   async verifyAgain(source: string, after: string | undefined, decider: Decider): Promise<SecondLookReport> {
-    return this.audit.noted({ action: 'verify again', target: source }, decider, async () => {
+    return this.audit.record({ action: 'verify again', target: source }, decider, async () => {
       const report = await this.secondLook.run(source, after);
       return [report, { ...report }];
     });
   }
 
-  /** Notes that a person is shown stored content. Before it is shown: what cannot be noted is not shown. */
+  /** Records that a person reads stored content, before it is shown. If it cannot be recorded, it is not shown. */
   async revealed(what: string, how: 'shown' | 'downloaded', decider: Decider): Promise<void> {
-    await this.audit.noted({ action: `content ${how}`, target: what }, decider, async () => [undefined, {}]);
+    await this.audit.record({ action: `content ${how}`, target: what }, decider, async () => [undefined, {}]);
   }
 
-  /** What a replay would run, and what stays done. Changes nothing. */
+  /** The work that a replay would run, and the effects that stay done. Changes nothing. */
   async previewReplay(
     events: readonly EventKey[],
     refire: readonly string[] = [],

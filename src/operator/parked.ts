@@ -32,7 +32,7 @@ export class Parked {
    */
   async park(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    return this.audit.noted({ action: 'park', ...targetOfRows(outboxIds) }, decider, async () => {
+    return this.audit.record({ action: 'park', ...targetOfRows(outboxIds) }, decider, async () => {
       const routes = [...this.registry.routes().keys()];
       const rows = await this.store.park(this.dataSource.manager, outboxIds, routes, decider);
       const { by, reason } = decider;
@@ -50,7 +50,7 @@ export class Parked {
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
-    return this.audit.noted({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
+    return this.audit.record({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
       const row = await this.store.decide(this.dataSource.manager, outboxId, decision, decider);
       const { by, reason } = decider;
       if (row !== undefined) this.logger.log(logLine('parked row decided', { ...row, decision, by, reason }));

@@ -7,7 +7,7 @@ import { WebhookInboxError, type ErrorCode } from '../core/errors.js';
 import { logLine } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { within } from '../core/time/within.js';
+import { endsWithin } from '../core/time/waits.js';
 import { firstName, HandlerRegistry, namesOf } from '../handlers/handler.registry.js';
 import { Rounds } from '../outbox/relay/rounds.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
@@ -28,11 +28,12 @@ const UNKNOWN = {
 } as const satisfies Record<PauseKind, ErrorCode>;
 
 /**
- * Pauses sources, handlers and effects on all instances, within a second; what runs goes on. `pause` waits for this instance's lease under
- * way, a second at most, and has what was leased ahead given back: nothing of it begins here after that, in the relay or in a delivery. Events are still received and claimed, and the relay runs them after the pause, also where a delivery would have
- * waited for its handlers; a redelivery meanwhile is answered 503. A route with `@UseWebhook` is run by deliveries alone: it is answered 503
- * and nothing is claimed, so that what its provider gives up on during the pause is not received. A paused source stops its handlers, not
- * the effects that they have enqueued.
+ * Pauses sources, handlers and effects on all instances, within a second. Running work goes on. `pause` waits for this instance's lease
+ * under way, a second at most, and releases prefetched rows. After that nothing of the paused work begins here, in the relay or in a
+ * delivery. Events are still received and claimed, and the relay runs them after the pause, also where a delivery would have waited for its
+ * handlers. A redelivery meanwhile is answered 503. A route with `@UseWebhook` is run by deliveries alone. It is answered 503 and nothing
+ * is claimed, so an event is lost if its provider gives up during the pause. A paused source stops its handlers, and not the effects that
+ * they have enqueued.
  */
 @Injectable()
 export class Pauses {
@@ -58,11 +59,11 @@ export class Pauses {
    */
   async pause(kind: PauseKind, asked: string, decider: Decider): Promise<boolean> {
     const name = await this.known(kind, asked);
-    return this.audit.noted({ action: 'pause', target: `${kind} ${name}` }, decider, async () => {
+    return this.audit.record({ action: 'pause', target: `${kind} ${name}` }, decider, async () => {
       const { by, reason } = decider;
       const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
       this.paused.forget();
-      await within(this.rounds.givePausedBack(), LEASE_MS);
+      await endsWithin(this.rounds.givePausedBack(), LEASE_MS);
       this.logger.log(
         logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
       );
@@ -81,7 +82,7 @@ export class Pauses {
     // A name that is unknown here may have been paused by an instance that knows it.
     const name = work === undefined ? asked : firstName(work);
     const names = work === undefined ? [asked] : namesOf(work);
-    return this.audit.noted({ action: 'resume', target: `${kind} ${name}` }, decider, async () => {
+    return this.audit.record({ action: 'resume', target: `${kind} ${name}` }, decider, async () => {
       const { by, reason } = decider;
       const changed = await this.store.resume(this.dataSource.manager, kind, names);
       this.paused.forget();
@@ -95,7 +96,7 @@ export class Pauses {
 
   /** Calls a destination again that has failed too often, or asked to wait. */
   private resumeDestination(name: string, decider: Decider): Promise<boolean> {
-    return this.audit.noted({ action: 'resume', target: `destination ${name}` }, decider, async () => {
+    return this.audit.record({ action: 'resume', target: `destination ${name}` }, decider, async () => {
       const { by, reason } = decider;
       const changed = await this.destinations.resume(this.dataSource.manager, name);
       this.paused.forget();

@@ -17,7 +17,7 @@ import { FormerSources } from './former-sources.js';
 
 /** Counts of one run of the retention. */
 export interface RetentionReport {
-  /** False when another instance was at it. */
+  /** False when another instance was pruning. */
   readonly ran: boolean;
   /** Claims deleted, with their rows. */
   readonly claims: number;
@@ -40,7 +40,7 @@ export interface RetentionReport {
 export interface PruneOptions extends Partial<Decider> {
   /** Stops between two batches. */
   readonly signal?: AbortSignal;
-  /** Told after each batch: how many rows have gone so far. */
+  /** Called after each batch with the number of rows deleted so far. */
   readonly onProgress?: (rows: number) => void;
 }
 
@@ -78,10 +78,10 @@ export class Retention {
     private readonly audit: Audit,
   ) {}
 
-  /** Everything that is due, in batches, unless another instance is at it. */
+  /** Deletes everything that is due, in batches, unless another instance is pruning. */
   async prune(options: PruneOptions = {}): Promise<RetentionReport> {
     const deed = { action: 'prune', target: 'all sources' };
-    return this.audit.notedIfAsked(deed, options, async () => {
+    return this.audit.recordIfAsked(deed, options, async () => {
       const report = await this.pruneNow(options);
       return [report, { ...report }];
     });
@@ -93,13 +93,15 @@ export class Retention {
    */
   async preview(signal?: AbortSignal): Promise<RetentionReport> {
     const report = { ...NOTHING, ran: true };
-    await this.all(report, async (batch) => (signal?.aborted === true ? 0 : this.rolledBack(batch)));
+    await this.pruneAll(report, async (batch) =>
+      signal?.aborted === true ? 0 : this.countAndRollBack(batch),
+    );
     return report;
   }
 
   private async pruneNow({ signal, onProgress }: PruneOptions): Promise<RetentionReport> {
     const report = { ...NOTHING, ran: false };
-    if (!(await this.mine())) return report;
+    if (!(await this.renewLease())) return report;
     report.ran = true;
     let rows = 0;
     const told = (count: number) => {
@@ -107,7 +109,7 @@ export class Retention {
       onProgress?.(rows);
     };
     try {
-      await this.all(report, (batch) => this.batches(batch, told, signal));
+      await this.pruneAll(report, (batch) => this.runBatches(batch, told, signal));
     } finally {
       await this.leases.giveBack(this.dataSource.manager, JOB, this.instance.id);
     }
@@ -116,7 +118,7 @@ export class Retention {
     return report;
   }
 
-  private async all(
+  private async pruneAll(
     report: { -readonly [K in keyof RetentionReport]: RetentionReport[K] },
     run: (batch: Batch) => Promise<number>,
   ): Promise<void> {
@@ -140,7 +142,7 @@ export class Retention {
     });
   }
 
-  /** For a cron: never throws. */
+  /** For a cron: never throws. @internal */
   async pruneQuietly(): Promise<void> {
     try {
       await this.prune();
@@ -192,7 +194,7 @@ export class Retention {
     };
   }
 
-  private async batches(
+  private async runBatches(
     batch: Batch,
     told: (count: number) => void,
     signal: AbortSignal | undefined,
@@ -201,20 +203,20 @@ export class Retention {
     for (;;) {
       if (signal?.aborted === true) return total;
       const startedAt = performance.now();
-      const { count, more } = await this.inOne(batch);
+      const { count, more } = await this.inOneTransaction(batch);
       total += count;
       told(count);
-      if (!more || !(await this.mine())) return total;
+      if (!more || !(await this.renewLease())) return total;
       // Half of the time is left to the receivers.
       await pause(performance.now() - startedAt);
     }
   }
 
-  private async rolledBack(batch: Batch): Promise<number> {
+  private async countAndRollBack(batch: Batch): Promise<number> {
     let counted = 0;
     const rollback = new Error('counted');
     try {
-      await this.inOne(async (manager) => {
+      await this.inOneTransaction(async (manager) => {
         counted = (await batch(manager)).count;
         throw rollback;
       });
@@ -224,21 +226,21 @@ export class Retention {
     return counted;
   }
 
-  private inOne(batch: Batch): ReturnType<Batch> {
+  private inOneTransaction(batch: Batch): ReturnType<Batch> {
     return inTransaction(this.dataSource.manager, this.options.claimTimeoutMs, async (manager) => {
       await this.store.useIndexes(manager);
       return batch(manager);
     });
   }
 
-  private mine(): Promise<boolean> {
+  private renewLease(): Promise<boolean> {
     return this.leases.take(this.dataSource.manager, JOB, this.instance.id, JOB_MS);
   }
 }
 
 /**
- * Page after page. What stays (a row of it is locked) may be met again first, where it came at the moment in which a page ends: one of
- * nothing else ends the round, and the next night goes on.
+ * Works page after page. Rows that stay, since one of them is locked, may fill a page, if they came at the moment in which a page ends.
+ * Such a page ends the round, and the next night goes on.
  */
 function pages(work: (manager: EntityManager, cursor: string | undefined) => Promise<ClaimsPage>): Batch {
   let cursor: string | undefined;

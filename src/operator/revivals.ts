@@ -18,11 +18,11 @@ import type { Decider } from '../core/decider.js';
 /** A row that is not dead. */
 export interface NotDead {
   readonly outboxId: string;
-  /** What it is instead, and what can be done. */
+  /** The state of the row instead, and the remedy. */
   readonly why: string;
 }
 
-/** What a revival would do, by name of handler or effect. */
+/** The plan of a revival, by name of handler or effect. */
 export interface RevivalPlan {
   readonly run: Readonly<Record<string, number>>;
   /** Effects that the rows' handlers enqueued and that are done. */
@@ -72,16 +72,16 @@ export class Revivals {
    */
   async revive(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    return this.audit.noted({ action: 'revive', ...targetOfRows(outboxIds) }, decider, async () => {
+    return this.audit.record({ action: 'revive', ...targetOfRows(outboxIds) }, decider, async () => {
       const rows = await this.store.revive(this.dataSource.manager, outboxIds, this.routes(), decider);
-      const revived = this.tell('revived', rows, decider);
-      const others = await this.toldOthers('not revived', outboxIds, revived, decider);
+      const revived = this.logDecided('revived', rows, decider);
+      const others = await this.logOthers('not revived', outboxIds, revived, decider);
       if (revived.length > 0) this.wakeUp.wake();
       return [revived, { revived: revived.length, ...others }];
     });
   }
 
-  /** What rows are that are not dead, so that they can be neither revived nor given up. Dead ones are left out. */
+  /** The states of rows that are not dead, so that they can be neither revived nor given up. Dead rows are left out. @internal */
   async whyNotDead(outboxIds: readonly string[]): Promise<NotDead[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     return (await this.notDead(outboxIds)).map(({ outboxId, why }) => ({ outboxId, why }));
@@ -103,7 +103,7 @@ export class Revivals {
     });
   }
 
-  /** What a revival would run, and which effects of these rows stay done. Changes nothing. */
+  /** The work that a revival would run, and the effects of these rows that stay done. Changes nothing. */
   async preview(outboxIds: readonly string[]): Promise<RevivalPlan> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const found = await this.store.previewRevive(this.dataSource.manager, outboxIds);
@@ -113,7 +113,7 @@ export class Revivals {
     return { run: names(true), staysDone: names(false), notDead: new Set(outboxIds).size - dead };
   }
 
-  /** How far rows have come that were revived or replayed. */
+  /** How far rows have come that were revived or replayed. @internal */
   async progress(outboxIds: readonly string[]): Promise<RowProgress> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
     const found = await this.store.progress(this.dataSource.manager, outboxIds);
@@ -133,23 +133,23 @@ export class Revivals {
    */
   async giveUp(outboxIds: readonly string[], decider: Decider): Promise<string[]> {
     checkInput(z.array(OUTBOX_ID), outboxIds, 'outboxIds');
-    return this.audit.noted({ action: 'give up', ...targetOfRows(outboxIds) }, decider, async () => {
+    return this.audit.record({ action: 'give up', ...targetOfRows(outboxIds) }, decider, async () => {
       const rows = await this.store.giveUp(this.dataSource.manager, outboxIds, decider);
-      const givenUp = this.tell('given up', rows, decider);
-      const others = await this.toldOthers('not given up', outboxIds, givenUp, decider);
+      const givenUp = this.logDecided('given up', rows, decider);
+      const others = await this.logOthers('not given up', outboxIds, givenUp, decider);
       if (givenUp.length > 0) this.wakeUp.wake();
       return [givenUp, { givenUp: givenUp.length, ...others }];
     });
   }
 
   /** A line for each row; returns their ids. */
-  private tell(what: string, rows: readonly DecidedRow[], { by, reason }: Decider): string[] {
+  private logDecided(what: string, rows: readonly DecidedRow[], { by, reason }: Decider): string[] {
     for (const row of rows) this.logger.log(logLine(what, { ...row, by, reason }));
     return rows.map(({ outbox }) => outbox);
   }
 
-  /** A row that could not be helped says why, where the person looks: in the log and in the audit. */
-  private async toldOthers(
+  /** A row that could not be helped gets its reason in the log and in the audit, where the person reads it. */
+  private async logOthers(
     what: string,
     asked: readonly string[],
     helped: readonly string[],
@@ -163,7 +163,7 @@ export class Revivals {
     return { others: found.map(({ outboxId, why }) => ({ outboxId, why })) };
   }
 
-  /** Only a delivery can run them: one that were due now would be dead at the relay's next look. */
+  /** Only a delivery can run them: a due one would be dead at the relay's next poll. */
   private routes() {
     return [...this.registry.routes().values()].map(({ name, source }) => {
       return { name, ms: retryWindowMs(this.options.sources.get(source)!.provider) };

@@ -31,7 +31,7 @@ export interface Step {
   /** Milliseconds until a verdict, estimated from a histogram; null where nothing was answered. */
   readonly ackP50: number | null;
   readonly ackP99: number | null;
-  /** Largest values seen in it; null where nobody looked. */
+  /** The largest values measured in it. Null without a measurement. */
   readonly backlogMs: number | null;
   readonly pending: number | null;
   readonly running: number | null;
@@ -45,7 +45,7 @@ export interface Overview {
   readonly rejectedBy: readonly { readonly reason: string; readonly count: number }[];
   readonly now: Backlog & { readonly running: number; readonly instances: number };
 }
-/** What a source did within the last hour and day. */
+/** Rates of a source within the last hour and day. */
 export interface SourceRates {
   readonly hour: number;
   readonly day: number;
@@ -90,7 +90,7 @@ export class Stats {
     });
   }
 
-  /** Rates of sources, from one look at the rollups of a day. */
+  /** Rates of sources, from one read of the rollups of a day. */
   async rates(sources: readonly string[]): Promise<ReadonlyMap<string, SourceRates>> {
     const { day, hour } = RANGES;
     const [ofDay, ofHour] = await this.reads.run(async (manager) => [
@@ -159,7 +159,7 @@ function stepOf(at: number, metrics: ReadonlyMap<string, number>): Step {
   };
 }
 
-/** Linear within its bucket, which is how far a histogram can tell. */
+/** Linear within its bucket, which is the precision of a histogram. */
 function percentile(metrics: ReadonlyMap<string, number>, part: number): number | null {
   const bounds = [...ACK_BUCKETS_MS, Infinity];
   const counts = bounds.map((bound) => metrics.get(`ack:${bound}`) ?? 0);

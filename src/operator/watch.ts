@@ -7,13 +7,13 @@ import type { Backlog } from '../storage/relay.store.js';
 import { Hysteresis } from '../core/time/hysteresis.js';
 
 const MINUTE_MS = 60_000;
-/** Conflicts in a minute: as many as are told of one by one. */
+/** Conflicts in a minute. So many are alerted one by one. */
 const CONFLICTS = 10;
 const RATIO_WINDOW_MS = 5 * 60_000;
 /** Below this many deliveries a ratio says nothing. */
 const RATIO_DELIVERIES = 100;
 
-/** Watches the counts of this process and the backlog of all, and alerts when a person should look. */
+/** Watches the counts of this process and the backlog of all, and raises alerts for a person. */
 @Injectable()
 export class Watch {
   private readonly hysteresis = new Hysteresis();
@@ -25,7 +25,7 @@ export class Watch {
     private readonly alerts: Alerts,
   ) {}
 
-  /** What was counted since the last call. */
+  /** Adds the counts since the last call. */
   counted(metrics: Counted['metrics'], nowMs = performance.now()): void {
     this.seen.push({ atMs: nowMs, metrics });
     this.seen = this.seen.filter(({ atMs }) => atMs > nowMs - RATIO_WINDOW_MS);
@@ -40,7 +40,7 @@ export class Watch {
   backlog({ overdue }: Backlog): void {
     const thresholdMs = this.options.alerts.backlogMs;
     const worst = overdue[0] ?? { name: '', ageMs: 0 };
-    if (this.hysteresis.reached('backlog', worst.ageMs, thresholdMs)) {
+    if (this.hysteresis.shouldAlert('backlog', worst.ageMs, thresholdMs)) {
       this.alerts.raise({ kind: 'backlog', name: worst.name, ageMs: Math.round(worst.ageMs), thresholdMs });
     }
   }
@@ -50,7 +50,7 @@ export class Watch {
     const rows = new Map(names.map((one) => [one.name, one.rows]));
     for (const name of new Set([...this.unknownNames, ...rows.keys()])) {
       const count = rows.get(name) ?? 0;
-      if (this.hysteresis.reached(`unknown ${name}`, count, 1))
+      if (this.hysteresis.shouldAlert(`unknown ${name}`, count, 1))
         this.alerts.raise({ kind: 'unknown-name', name, rows: count });
     }
     this.unknownNames = [...rows.keys()];
@@ -59,14 +59,14 @@ export class Watch {
   private rejections(source: string, nowMs: number): void {
     const threshold = this.options.alerts.rejections;
     const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric.startsWith('rejected:'));
-    if (this.hysteresis.reached(`rejections ${source}`, count, threshold)) {
+    if (this.hysteresis.shouldAlert(`rejections ${source}`, count, threshold)) {
       this.alerts.raise({ kind: 'rejection-burst', source, count, threshold });
     }
   }
 
   private conflicts(source: string, nowMs: number): void {
     const count = this.sum(source, nowMs - MINUTE_MS, (metric) => metric === 'conflicts');
-    if (this.hysteresis.reached(`conflicts ${source}`, count, CONFLICTS)) {
+    if (this.hysteresis.shouldAlert(`conflicts ${source}`, count, CONFLICTS)) {
       this.alerts.raise({ kind: 'conflict-burst', source, count, threshold: CONFLICTS });
     }
   }
@@ -77,7 +77,7 @@ export class Watch {
     const deliveries = this.sum(source, since, (metric) => metric === 'deliveries');
     const duplicates = this.sum(source, since, (metric) => metric === 'duplicates');
     const ratio = deliveries < RATIO_DELIVERIES ? 0 : duplicates / deliveries;
-    if (this.hysteresis.reached(`duplicates ${source}`, ratio, threshold)) {
+    if (this.hysteresis.shouldAlert(`duplicates ${source}`, ratio, threshold)) {
       this.alerts.raise({ kind: 'duplicate-ratio', source, deliveries, duplicates, threshold });
     }
   }

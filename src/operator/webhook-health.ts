@@ -6,7 +6,7 @@ import { checkInput, duration } from '../core/options/schema.js';
 import { errorText } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { limited } from '../core/time/within.js';
+import { withTimeLimit } from '../core/time/waits.js';
 import { RelayLoop } from '../outbox/relay/relay.loop.js';
 import { onConnection } from '../storage/postgres/connection.js';
 import { RelayStore, type Backlog } from '../storage/relay.store.js';
@@ -15,7 +15,7 @@ import { RelayStore, type Backlog } from '../storage/relay.store.js';
 export interface ReadinessOptions {
   /** How long the database may take to answer. @default '3s' */
   readonly timeout?: Duration;
-  /** How long the relay may go without a look at the outbox, beyond its poll interval; `false` for any time. @default '1m' */
+  /** How long the relay may go without reading the outbox, beyond its poll interval; `false` for any time. @default '1m' */
   readonly relaySilence?: Duration | false;
   /** How long the most overdue row may have been due; `false` for any time. @default false */
   readonly backlogAge?: Duration | false;
@@ -55,7 +55,7 @@ export class WebhookHealth {
   }
 
   /**
-   * Whether deliveries can be claimed here, and the relay makes its rounds. An outage is told, and not thrown.
+   * Whether deliveries can be claimed here, and the relay makes its rounds. An outage is reported, and not thrown.
    * @throws InputRefused for a wrong option, which would be a threshold that is never reached
    */
   async readiness<K extends string = 'webhooks'>(
@@ -67,7 +67,7 @@ export class WebhookHealth {
     const relay = this.relay(options);
     try {
       const read = onConnection(this.dataSource, (manager) => this.relays.backlog(manager), timeoutMs);
-      const backlog = judged(await limited(read, timeoutMs, 'the database'), options);
+      const backlog = judged(await withTimeLimit(read, timeoutMs, 'the database'), options);
       return result(key, relay.faults.length + backlog.faults.length === 0, {
         database: 'up',
         ...relay.details,

@@ -29,7 +29,7 @@ export class HostTimers {
   }
 
   /** Runs `work` once after `ms` milliseconds; replaces the timer of that name. */
-  after(name: string, ms: number, work: () => void, { keepsAlive = true } = {}): void {
+  schedule(name: string, ms: number, work: () => void, { keepsAlive = true } = {}): void {
     this.cancel(name);
     const fire = () => {
       this.cancel(name);
@@ -42,7 +42,7 @@ export class HostTimers {
   }
 
   /** @throws ConfigurationError when the expression is no cron expression */
-  cron(name: string, expression: string, work: () => void): void {
+  scheduleCron(name: string, expression: string, work: () => void): void {
     let job: CronJob;
     try {
       const onTick = () => neutral(work);

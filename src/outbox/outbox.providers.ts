@@ -1,13 +1,15 @@
 import { BatchRunner } from './runs/batch.runner.js';
 import { DeadLetters } from './runs/dead-letters.js';
-import { DeliveryPlaces } from './relay/delivery-places.js';
+import { DeliverySlots } from './slots/delivery-slots.js';
 import { Destinations } from './runs/destinations.js';
+import { DueRows } from './relay/due-rows.js';
 import { EffectDoubts } from './runs/effect-doubts.js';
 import { EffectRunner } from './runs/effect.runner.js';
 import { EnqueueStores } from './enqueue/run-enqueue.js';
 import { EventPreparer } from './runs/event.preparer.js';
 import { FailureSettler } from './runs/failure.settler.js';
 import { GroupSettle } from './runs/group-settle.js';
+import { HandlerSlots } from './slots/handler-slots.js';
 import { HandlerRunner } from './runs/handler.runner.js';
 import { HandOff } from './relay/hand-off.js';
 import { HostTimers } from './host-timers.js';
@@ -19,18 +21,19 @@ import { Notifier } from './wake/notifier.js';
 import { OrderKeys } from './enqueue/order-keys.js';
 import { Outbox } from './enqueue/outbox.js';
 import { OutboxRelay } from './relay/outbox.relay.js';
-import { Pace } from './relay/pace.js';
+import { Prefetch } from './slots/prefetch.js';
 import { PausedNames } from './relay/paused-names.js';
+import { RowRunner } from './relay/row.runner.js';
 import { Rounds } from './relay/rounds.js';
 import { RelayLoop } from './relay/relay.loop.js';
-import { Solos } from './relay/solo.js';
+import { Solos } from './slots/solo.js';
 import { RunTransactions } from './runs/run.transactions.js';
 import { EffectSettler } from './runs/effect.settler.js';
 import { StaleFilter } from './runs/stale.filter.js';
-import { StrangerRows } from './relay/stranger-rows.js';
+import { MismatchedRows } from './relay/mismatched-rows.js';
 import { Takeover } from './takeover/takeover.js';
 import { Turns } from './relay/turns.js';
-import { UntoldDeaths } from './runs/untold-deaths.js';
+import { UnreportedDeaths } from './runs/unreported-deaths.js';
 import { WakeListener } from './wake/wake.listener.js';
 import { WakeUp } from './wake/wake-up.js';
 
@@ -38,8 +41,9 @@ import { WakeUp } from './wake/wake-up.js';
 export const outboxProviders = [
   BatchRunner,
   DeadLetters,
-  DeliveryPlaces,
+  DeliverySlots,
   Destinations,
+  DueRows,
   EffectDoubts,
   EffectRunner,
   EffectSettler,
@@ -48,6 +52,7 @@ export const outboxProviders = [
   FailureSettler,
   GroupSettle,
   HandlerRunner,
+  HandlerSlots,
   HandOff,
   HostTimers,
   JobRunner,
@@ -58,17 +63,18 @@ export const outboxProviders = [
   OrderKeys,
   Outbox,
   OutboxRelay,
-  Pace,
+  Prefetch,
   PausedNames,
   RelayLoop,
   Rounds,
+  RowRunner,
   RunTransactions,
   Solos,
   StaleFilter,
-  StrangerRows,
+  MismatchedRows,
   Takeover,
   Turns,
-  UntoldDeaths,
+  UnreportedDeaths,
   WakeListener,
   WakeUp,
 ];

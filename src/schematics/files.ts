@@ -19,7 +19,7 @@ export interface AddedSource {
 
 /** Schemes without a vendor, and vendors without an event id: only a person knows their options. */
 const BY_HAND = new Set(['hmac', 'convoy', 'custom', 'dropbox', 'plaid']);
-/** Options that name what others call secrets. */
+/** Options with other names for secrets. */
 const SECRETS: Readonly<Record<string, string>> = { sns: 'topicArns', paypal: 'webhookIds' };
 /** Options that hold the URL which the vendor signs. Of the first two it is the beginning, before the request's own path. */
 const URLS: Readonly<Record<string, string>> = {
@@ -56,7 +56,7 @@ function addedSource(name: string): AddedSource {
   return { name, factory, secrets: SECRETS[name] ?? 'secrets', variable, url: URLS[name], className };
 }
 
-/** Environment variables that a source reads, and what a test sets them to. */
+/** Environment variables that a source reads, and their values in a test. */
 export function variablesOf({ name, variable, url }: AddedSource): [variable: string, testValue: string][] {
   const secret: [string, string] = [variable, `testKeys('${name}').secret`];
   return url === undefined

@@ -8,14 +8,14 @@ export interface NestAddOptions {
   readonly skipInstall?: boolean;
 }
 
-/** What this uses of the devkit's tree of files. */
+/** The part of the devkit's tree of files that this file uses. */
 export interface FileTree {
   read(path: string): Uint8Array | null;
   exists(path: string): boolean;
   create(path: string, content: string): void;
   overwrite(path: string, content: string): void;
 }
-/** What this uses of the devkit's context. */
+/** The part of the devkit's context that this file uses. */
 export interface AddContext {
   readonly logger: { info(text: string): void; warn(text: string): void };
   addTask(task: { toConfiguration(): { readonly name: string; readonly options: object } }): unknown;
@@ -142,7 +142,7 @@ function moduleText(before: string, context: AddContext, path: string, end: stri
   return withImport(text, 'AppWebhooksModule', `./webhooks/webhooks.module${end}`);
 }
 
-/** Running work ends, and what has not begun is given back, before the process ends. */
+/** Before the process ends, running work ends, and waiting work is released. */
 function addShutdown(tree: FileTree, context: AddContext, path: string): void {
   const text = textOf(tree, path);
   if (text?.includes('enableShutdownHooks') === true) return;

@@ -15,7 +15,7 @@ export interface CachedSecretsOptions {
   readonly ttl?: Duration;
   /** Most keys that are remembered; the one used longest ago goes first. @default 1000 */
   readonly maxEntries?: number;
-  /** Most loads in a minute: whoever sends requests chooses the keys. @default 1000 */
+  /** Most loads in a minute, since any sender can choose the keys. @default 1000 */
   readonly maxLoadsPerMinute?: number;
 }
 

@@ -20,7 +20,7 @@ export interface Scheme extends Omit<Provider, 'identify'> {
   readonly signsHeaders?: readonly string[];
   /** Whether one body can carry several events. @default false */
   readonly batched?: boolean;
-  /** What the vendor's users call its secrets. @default 'secrets' */
+  /** The vendor's name for its secrets. @default 'secrets' */
   readonly secretsOption?: string;
 }
 
@@ -46,7 +46,7 @@ export function defineSource<TPayload, TOptions extends SourceOptions>(
 }
 
 /**
- * For providers that look at their options before `defineSource` does: a mistyped name is told before what is missing for it.
+ * For providers that check their options before `defineSource` does, so that a mistyped name is reported before a missing option.
  * @throws ConfigurationError
  */
 export function checkOptionNames(provider: string, options: object, own: object): void {

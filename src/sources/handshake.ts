@@ -5,8 +5,8 @@ import type { VerifiedSignature } from './verification.js';
 
 /**
  * The answer to a challenge of the vendor, or undefined when the request is none.
- * @param signature what `verifySignature` gave; undefined when it refused the request
- * @throws SignatureRejection, and whatever a handshake of the application's throws
+ * @param signature the result of `verifySignature`; undefined when it refused the request
+ * @throws SignatureRejection, and the error of a handshake of the application
  */
 export function handshakeAnswer(
   { handshake }: Provider,

@@ -11,7 +11,7 @@ import type { SignatureReader } from './signing/signature-text.js';
 import { signedTime, type TimeUnit } from './signing/signed-time.js';
 import type { SourceFactory } from './source-options.js';
 
-/** An HMAC over a template: what most vendors have. */
+/** An HMAC over a template. Most vendors use one. */
 export interface MacScheme extends Mac {
   readonly signature: SignatureReader;
   readonly payload: PayloadTemplate;
@@ -31,7 +31,7 @@ export interface MacScheme extends Mac {
 export interface MacProvider
   extends MacScheme, KeyedFields, Omit<Scheme, keyof MacFacts | 'events' | 'batched'> {}
 
-/** What follows from an HMAC scheme. */
+/** The provider's parts that follow from an HMAC scheme. */
 type MacFacts = Pick<
   Scheme,
   'verify' | 'checkHead' | 'checkSecret' | 'scheme' | 'signed' | 'signsHeaders' | 'timeUnit'
@@ -57,7 +57,7 @@ export function macProvider(provider: MacProvider): Scheme {
   };
 }
 
-/** What follows from an HMAC scheme: how to verify, its description, and which facts it covers. */
+/** The parts that follow from an HMAC scheme: its check, its description, and the facts that it covers. */
 export function macScheme(mac: MacScheme, fields: KeyedFields): MacFacts {
   const payload = new SignedPayload(mac.payload);
   const headers = payload.headers;

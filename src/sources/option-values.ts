@@ -8,8 +8,8 @@ import type { SenderRetryOptions } from './retry-options.js';
 type ValuesOf<T> = Readonly<Record<keyof T, z.ZodType>>;
 
 /**
- * Options may come from plain JavaScript or a JSON file: a value that no request can match would refuse every delivery.
- * @param values schemas of the options to look at; unknown names are refused elsewhere
+ * Options may come from plain JavaScript or a JSON file. A value that no request can match would refuse every delivery.
+ * @param values schemas of the options to check; unknown names are refused elsewhere
  * @throws ConfigurationError
  */
 export function checkValues(provider: string, options: object, values: z.ZodRawShape): void {

@@ -143,7 +143,7 @@ export const providersByName: ReadonlyMap<string, UntypedFactory> = new Map(
   }),
 );
 
-/** What a file says has no type before it is checked. */
+/** The factory's options as read from a file, which have no type before they are checked. */
 function untyped(factory: (options: never) => SourceDefinition): UntypedFactory {
   return factory as UntypedFactory;
 }

@@ -2,7 +2,7 @@ import { toMs, type Duration } from '../core/options/duration.js';
 import type { ProviderRetries } from '../core/provider.js';
 import { hours } from './times.js';
 
-/** What the sender of a source without a catalogue entry does when a delivery fails. */
+/** The retries of a sender without a catalogue entry, after a delivery fails. */
 export interface SenderRetryOptions {
   /** Whether the vendor retries on its own. @default true */
   readonly retriesAutomatically?: boolean;

@@ -1,11 +1,11 @@
 import type { Secrets, SourceDefinition, SourcePolicies } from '../core/options/source.js';
 import type { DedupeKey } from './events/dedupe-key.js';
 
-/** What every source takes besides its provider's own options. */
+/** Options of every source, besides those of its provider. */
 export interface SourceOptions extends SourcePolicies {
   /** Live secrets, as the vendor shows them; every one is tried. Keep the old one beside the new one while rotating. */
   readonly secrets: Secrets;
-  /** What makes two deliveries the same event. @default 'preset': what the provider documents */
+  /** The key that makes two deliveries the same event. @default 'preset': the key that the provider documents */
   readonly dedupe?: DedupeKey;
 }
 

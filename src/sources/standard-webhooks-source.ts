@@ -12,7 +12,7 @@ import { isWhpk, matchWhpk, whpkKey } from './signing/whpk.js';
 import type { SourceFactory } from './source-options.js';
 import { minutes } from './times.js';
 
-/** A vendor that follows Standard Webhooks: what it adds to or changes in the scheme. */
+/** A vendor that follows Standard Webhooks: its additions to the scheme and its changes. */
 export interface StandardWebhooksProvider
   extends
     EventFields,
@@ -52,7 +52,7 @@ export function standardWebhooksSource(provider: StandardWebhooksProvider): Sour
   return (options) => defineSource(scheme, options, {});
 }
 
-/** All three headers come from one family: from several, an unsigned id could stand beside the signed one. */
+/** All three headers come from one family. With several families, an unsigned id could come with the signed one. */
 function familyOf(request: RequestHead, families: readonly [string, ...string[]]): string {
   return families.find((family) => request.headers.first(`${family}-signature`) !== undefined) ?? families[0];
 }

@@ -12,8 +12,8 @@ export function urlOption(path: string, value: unknown): string {
 }
 
 /**
- * Scheme and host (and what a proxy cuts off the path) under which the vendor calls us; the request's own path and query
- * follow it. Never taken from the Host header: whoever sends a request writes that.
+ * Scheme and host (and any path that a proxy cuts off) under which the vendor calls us. The request's own path and query follow it. It is
+ * never taken from the Host header, which the sender writes.
  */
 export function publicUrlOption(path: string, value: unknown): string {
   return urlOption(path, value).replace(/\/$/, '');

@@ -9,7 +9,7 @@ export interface VerifiedSignature extends Verification {
 }
 
 /**
- * The one way a signature is checked: the MAC first, then the window, so that skew can be told from forgery.
+ * The one way to check a signature: first the MAC, then the window, so that a clock error is distinguished from a forgery.
  * @param toleranceMs milliseconds both ways, inclusive; undefined when the scheme signs no time
  * @param nowMs milliseconds since 1970
  * @throws SignatureRejection

@@ -45,10 +45,9 @@ const EVENTS = `
            AS i(source, tenant, event_id, id, event_type, occurred_at, origin, verified_by,
                 owed, body_sha256, refuse_known, headers, body_at, body_bytes, nth)`;
 
-// `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already
-// is only redelivered, whatever others with its bytes came in the meantime; of new ones with the same bytes, the second is suspected,
-// which is recorded here: once it is claimed, no later statement would know.
-// No EXISTS, which may be planned as a hash of the whole table.
+// `known` is read before anything is inserted: the statement's snapshot does not see its own rows. An event that is claimed already is only
+// redelivered, even if others with its bytes came in the meantime. Of new events with the same bytes, the second is suspected. That is
+// recorded here, since no later statement would know. There is no EXISTS: it may be planned as a hash of the whole table.
 export const CLAIM = `
   WITH given AS (
     SELECT i.*, i.body_sha256 IS NOT NULL AND (
@@ -69,7 +68,7 @@ export const CLAIM = `
   ), ${OWED_MANY}
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
 
-/** The same of events whose ids are signed, so that none is suspected: no look at other claims. Values as above. */
+/** The same for events whose ids are signed, so that none is suspected. It reads no other claims. Values as above. */
 export const CLAIM_SIGNED = `
   WITH input AS (
     SELECT i.*, false AS known${EVENTS}
@@ -132,8 +131,8 @@ export const DUPLICATES = `
 const KEPT_BYTES = 256 * 1024;
 const KEPT_BODIES = 5;
 
-// A body is kept only while the claim has its own, and behind the claim's lock: an erasure at the same moment would not find it. A
-// claim that somebody has locked is not waited for; the conflict is noted without its body then.
+// A body is kept only while the claim has its own, and behind the claim's lock: an erasure at the same moment would not find it. This
+// statement does not wait for a locked claim. It records the conflict without its body then.
 export const CONFLICTS = `
   WITH given AS (
     SELECT source, tenant, event_id, body_sha256, count(*)::int AS deliveries, min(nth) AS nth

@@ -11,7 +11,7 @@ export type { NewClaim, NewHandlerRow };
 import { ADD_ROW, ADD_ROW_TO_SKIPPED, CONFLICTS, DUPLICATES, LOAD, PROGRESS, RECENT } from './claim.sql.js';
 
 export interface ClaimResult {
-  /** Whether this call made the event ours. The primary key decides, never a look beforehand. */
+  /** Whether this call made the event ours. The primary key decides, and no read beforehand. */
   readonly won: boolean;
   /** The same bytes are known under another id, and no signature covers the ids: that has been recorded. */
   readonly suspectedReplay: boolean;
@@ -19,7 +19,7 @@ export interface ClaimResult {
   readonly receivedAt?: Date;
 }
 
-/** A delivery of an event that is claimed already, and what its source wants done about it. */
+/** A delivery of an event that is claimed already, and how its source treats it. */
 export interface Duplicate extends EventKey {
   readonly bodySha256: Buffer;
   readonly revive: boolean;
@@ -32,7 +32,7 @@ export interface DuplicateResult {
   readonly revived: boolean;
   /** The bytes differ from the first delivery's. */
   readonly differs: boolean;
-  /** The first delivery's, where the caller is to compare the content. */
+  /** The first delivery's bytes, where the caller must compare the content. */
   readonly first?: Buffer;
 }
 
@@ -56,10 +56,13 @@ export class ClaimStore {
   }
 
   /**
-   * For deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and looks whether the bytes
+   * Records deliveries of claimed events: gives dead handler rows new attempts (once a row, when `revive`), and finds whether the bytes
    * differ from the first. Erased events are left alone.
    */
-  async duplicates(statements: Statements, duplicates: readonly Duplicate[]): Promise<DuplicateResult[]> {
+  async recordDuplicates(
+    statements: Statements,
+    duplicates: readonly Duplicate[],
+  ): Promise<DuplicateResult[]> {
     const known: (DuplicateResult & { nth: number; first: Buffer | null })[] = await query(
       statements,
       DUPLICATES,
@@ -113,7 +116,7 @@ export class ClaimStore {
   }
 
   /** How far a committed claim is: `settled` when no handler row of it is pending. */
-  async progress(manager: EntityManager, key: EventKey): Promise<'unknown' | 'pending' | 'settled'> {
+  async findProgress(manager: EntityManager, key: EventKey): Promise<'unknown' | 'pending' | 'settled'> {
     const rows: { pending: boolean }[] = await query(manager, PROGRESS, [
       key.source,
       key.tenant,
@@ -149,7 +152,7 @@ export class ClaimStore {
   }
 
   /** Claims of a source received in the last `windowMs` milliseconds, oldest first, from after `cursor`, with their handler rows' names. */
-  async recent(
+  async listRecent(
     manager: EntityManager,
     source: string,
     windowMs: number,

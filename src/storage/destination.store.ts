@@ -17,11 +17,11 @@ export interface Destination {
   readonly notBefore: Date | null;
 }
 
-/** What every instance knows of a destination that has failed, or asked to wait. */
+/** The shared state of a destination that has failed, or asked to wait. */
 export interface DestinationState {
   readonly name: string;
   readonly open: boolean;
-  /** Milliseconds until it may be called: an hour at most, and looked at again then. */
+  /** Milliseconds until it may be called: an hour at most, then it is read again. */
   readonly waitMs: number;
 }
 
@@ -95,10 +95,10 @@ const TAKE = `
   )
   SELECT least(floor(filled), $4)::int AS taken, (filled - least(floor(filled), $4))::float8 AS tokens FROM d`;
 
-/** What all instances know of the destinations of effects. A destination without failures and without a rate has no row. */
+/** The shared states of the destinations of effects. A destination without failures and without a rate has no row. */
 @Injectable()
 export class DestinationStore {
-  async failed(
+  async recordFailure(
     manager: EntityManager,
     name: string,
     { outboxId, error, opensAfter, retryAfterMs, gone }: DestinationFailure,
@@ -114,13 +114,13 @@ export class DestinationStore {
   }
 
   /** It works: true when it was open. */
-  async answered(manager: EntityManager, name: string): Promise<boolean> {
+  async recordAnswer(manager: EntityManager, name: string): Promise<boolean> {
     const [row]: { open: boolean }[] = await query(manager, ANSWERED, [name]);
     return row?.open === true;
   }
 
   /** Milliseconds to wait, if another row is its probe or the time has not come; undefined when this row may call. */
-  async probe(
+  async takeProbe(
     manager: EntityManager,
     name: string,
     outboxId: string,
@@ -130,7 +130,7 @@ export class DestinationStore {
     return row === undefined || row.taken ? undefined : row.waitMs;
   }
 
-  /** Takes up to `wanted` calls from the rate of a destination; says how many it got, and what is left. */
+  /** Takes up to `wanted` calls from the rate of a destination. Returns how many it got, and the rest of the rate. */
   async take(
     manager: EntityManager,
     name: string,

@@ -11,7 +11,7 @@ export interface Lease {
   readonly attempt: number;
 }
 
-/** What becomes of effects that a handler which was done for its event would enqueue for the first time. */
+/** How to treat new effects of a handler that was done for its event before. */
 export type NewEffects = 'refuse' | 'allow';
 
 /** A run of what was done once. */
@@ -39,7 +39,7 @@ export interface LeasedRow extends Lease {
   readonly lost: number;
   /** Whether the last attempt was one of those. */
   readonly wasLost: boolean;
-  /** An attempt was lost and none has ended since: it runs in the lane, one such row at a time in each process. */
+  /** An attempt was lost and none has ended since. The row runs in quarantine, one such row at a time in each process. */
   readonly alone: boolean;
   readonly orderKey?: OrderKey;
   /** Above 0 when effects of this run were asked for once more. */
@@ -57,11 +57,11 @@ export interface LeasedRow extends Lease {
   readonly trace?: string;
   /** An effect's frozen bytes. */
   readonly payload?: Buffer;
-  /** What an earlier attempt of an effect returned before its settle failed, as JSON. */
+  /** The result of an earlier attempt of an effect whose settle failed, as JSON. */
   readonly previousResult?: string;
 }
 
-/** A row that the lease statement found exhausted: dead, or parked when its last attempt was begun and a person is to decide. */
+/** A row that the lease statement found exhausted: dead, or parked when its last attempt was begun and a person must decide. */
 export interface ExhaustedRow {
   readonly id: string;
   readonly name: string;
@@ -76,7 +76,7 @@ export interface LeaseResult {
   readonly exhausted: ExhaustedRow[];
   /** By name, the due time of its last row. */
   readonly lastDue: ReadonlyMap<string, string>;
-  /** Rows whose last attempt was lost: moved to the lane, where `leaseAlone` finds them. */
+  /** Rows whose last attempt was lost. They moved to the quarantine, where `leaseAlone` finds them. */
   readonly moved: number;
 }
 
@@ -196,10 +196,10 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
   });
 }
 
-/** An event that is being claimed: its arrival is told by the database. */
+/** An event that is being claimed. The database sets its arrival. */
 export type NewEvent = Omit<StoredEvent, 'receivedAt'>;
 
-/** Before the database has told when the event arrived. */
+/** The arrival, before the database has set it. */
 const NOT_YET = new Date(0);
 
 /** A row just inserted, as a lease would give it. */

@@ -11,7 +11,7 @@ export interface NewClaim extends EventKey {
   readonly verifiedBy: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** Set when the id is not covered by the signature: known bytes under a new id look like a replay. */
+  /** Set when the id is not covered by the signature: known bytes under a new id may be a replay. */
   readonly bodySha256?: Buffer;
   /** Drop it when its bytes are known under another id. */
   readonly refuseKnownBytes?: boolean;

@@ -10,10 +10,10 @@ export class NotifyStore {
   constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
 
   /**
-   * Tells the listeners of every instance. Never in a claim's transaction, nor where an answer waits for it: the commit of a notification
-   * takes a lock of the whole server, which whoever else notifies may hold for long; it cost 60 to 70 % of the commits when each
-   * transaction did it; and it fails when the server's notification queue is full.
-   * It is a hint that a crash may lose: its own commit does not wait for the disk.
+   * Notifies the listeners of every instance. It is never sent in a claim's transaction, and no answer waits for it. The commit of a
+   * notification takes a lock of the whole server, which another application may hold for long. It cost 60 to 70 % of the commits when each
+   * transaction did it, and it fails when the server's notification queue is full. A notification is a hint that a crash may lose, so its
+   * own commit does not wait for the disk.
    */
   statement(payload: string): Statement {
     return {

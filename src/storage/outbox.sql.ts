@@ -1,19 +1,18 @@
-import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.sql.js';
+import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.store.js';
 import { FENCE, FENCED_ROWS, FREE } from './pending.sql.js';
 
 /**
- * Attempts of a row in the lane that do not count: the loss that brought it there, of a handler. It was rolled back, and it may have
- * been another row that killed the process. An effect's loss counts, as its call may have been made.
+ * Attempts of a row in quarantine that do not count: the loss that brought a handler there. It was rolled back, and another row may have
+ * killed the process. An effect's loss counts, as its call may have been made.
  */
 export const FORGIVEN = (row: string) =>
   `CASE WHEN ${row}.alone AND ${row}.kind = 'handler' THEN 1 ELSE 0 END`;
 
 /**
- * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of
- * attempts. An attempt counted before and not settled is `lost`. One that is lost among others says little about its row: the row
- * moves to a lane, where it runs alone and the next loss is its own. In the lane `due_at` is the place in its line, which begins anew with
- * each lease.
- * LATERAL with a LIMIT: a join may be planned as a hash of all claims or payloads, for as few rows as these.
+ * The second half of the leases. The attempt is counted here, before the run, so that a row that kills its process runs out of attempts. An
+ * attempt counted before and not settled is `lost`. A loss beside other rows says little about this row, so the row moves to the
+ * quarantine. There it runs alone, and the next loss is its own. In quarantine `due_at` is the position in the line, which begins anew with
+ * each lease. LATERAL with a LIMIT: a join may be planned as a hash of all claims or payloads, for as few rows as these.
  */
 const TAKE = `
   taken AS (
@@ -58,7 +57,7 @@ const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.lease_unti
 
 /**
  * The lease of up to `limit` rows.
- * A share is what places are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
+ * A share is what slots are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
  * starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and
  * lease far more than the limit. The state is a literal: with a parameter a generic plan cannot use the partial index. The limit is
  * one too, rounded up: a tenth of the table is what a generic plan takes a parameter for, and it reads tables from end to end then.
@@ -99,8 +98,8 @@ export const DUE_NAMES = `
      SELECT 1 FROM webhook_outbox
       WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now() AND ${FREE} LIMIT 1) due`;
 
-// The lane: the one row in it whose turn it is. A handler that has come here gets its run, and is dead when the losses here use its
-// attempts up.
+// The quarantine: the first row of its line. A handler that has moved here gets its run, and is dead when the losses here use its attempts
+// up.
 export const LEASE_ALONE = `
   WITH due AS MATERIALIZED (
     SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt, false AS moves,
@@ -153,7 +152,8 @@ export const BEGIN_EFFECT = `
   )
   SELECT id FROM begun`;
 
-// An attempt whose loss does not count. `attempt_base` stays within `attempt`: the attempts that brought the row into the lane are counted.
+// An attempt whose loss does not count. `attempt_base` stays within `attempt`: the attempts that brought the row into quarantine are
+// counted.
 export const EXCUSE = `
   UPDATE webhook_outbox o SET attempt_base = least(o.attempt, o.attempt_base + 1) WHERE ${FENCE}`;
 

@@ -33,11 +33,11 @@ export interface RunnableName {
   readonly limit: number;
   /** Park a row whose attempts are used up, instead of making it dead, when its last one was begun and never ended. @default false */
   readonly parks?: boolean;
-  /** What it shares places with: its source. @default itself */
+  /** The key by which it shares slots: its source. @default itself */
   readonly share?: string;
   /** How many rows of the share to lease at most. @default limit */
   readonly shareLimit?: number;
-  /** Due times before this have been looked at. @default none */
+  /** A lease has read the due times before this one already. @default none */
   readonly since?: string;
 }
 
@@ -83,7 +83,7 @@ export class OutboxStore {
     return new Set(rows.map(({ name }) => name));
   }
 
-  /** Leases the row of the lane whose turn it is, if it is one of the named kinds of work. */
+  /** Leases the first row of the quarantine, if it has one of the names. */
   async leaseAlone(
     manager: EntityManager,
     owner: string,
@@ -101,8 +101,8 @@ export class OutboxStore {
   }
 
   /**
-   * Leases an event's unsettled handler rows that no live lease holds, whatever their due time: a redelivery's right.
-   * `busy` says how many another process runs right now.
+   * Leases an event's unsettled handler rows that no live lease holds, due or not, for a redelivery. `busy` is the number of rows that
+   * another process runs at this moment.
    */
   async leaseEvent(
     manager: EntityManager,

@@ -17,7 +17,7 @@ export interface Pause {
   readonly reason: string;
 }
 
-/** What no relay leases. Receiving goes on: events are claimed and their work waits. */
+/** Names that no relay leases. Receiving goes on: events are claimed and their work waits. */
 @Injectable()
 export class PauseStore {
   /** False when it was paused already. */
@@ -47,7 +47,7 @@ export class PauseStore {
     return rows.length > 0;
   }
 
-  /** Names that are not leased, and destinations that are not called as usual: what each relay asks once a second. */
+  /** Names that are not leased, and destinations with a state. Each relay reads them once a second. */
   async held(manager: EntityManager): Promise<{
     readonly pauses: readonly Pick<Pause, 'kind' | 'name'>[];
     readonly destinations: readonly DestinationState[];

@@ -1,7 +1,7 @@
 /**
- * What is pending stands in three partial indexes: rows that may be leased, those of the lane, and those that wait for their turn.
- * A question about pending rows asks each of them, in these very words: `state = 'pending'` alone implies no index, and the whole
- * table is read, settled rows and all.
+ * Pending rows are in three partial indexes: rows that may be leased, those in quarantine, and those that wait for their turn. A query
+ * about pending rows asks each of them, in exactly these words. `state = 'pending'` alone implies no index, and reads the whole table with
+ * its settled rows.
  */
 export const DUE = `state = 'pending' AND NOT waits AND NOT alone`;
 export const LANE = `state = 'pending' AND NOT waits AND alone`;
@@ -22,8 +22,8 @@ export const PENDING_ROWS = PARTS.map(({ rows }) => `SELECT * FROM webhook_outbo
 );
 
 /**
- * Number of pending rows, counted to `limit` at most. Each part in the order of its index: whatever the statistics say, sorting the
- * table is never the cheaper way.
+ * Number of pending rows, counted to `limit` at most. Each part follows the order of its index: sorting the table is never cheaper, for any
+ * statistics.
  */
 export function countPending(limit: string): string {
   const parts = PARTS.map(
@@ -55,7 +55,7 @@ export const OVERDUE = `
   SELECT name, (extract(epoch FROM now() - min(due_at)) * 1000)::float8 AS "ageMs"
     FROM oldest WHERE due_at <= now() GROUP BY name ORDER BY 2 DESC`;
 
-/** Counts of rows that are of no name in $1 and were due $2 milliseconds ago. Of each name's rows 10,000 are looked at. */
+/** Counts of rows that are of no name in $1 and were due $2 milliseconds ago. Of each name at most 10,000 rows are read. */
 export const UNKNOWN_NAMES = `
   WITH RECURSIVE ${DUE_NAMES}, line AS (
     (SELECT order_name AS name, 1 AS n FROM webhook_outbox WHERE ${WAITING} ORDER BY order_name LIMIT 1)
@@ -82,7 +82,7 @@ export const UNKNOWN_NAMES = `
 /** A leased row that is still ours. `leased_by` is the mark that a settle clears: attempt alone would let one attempt settle twice. */
 export const FENCE = `o.id = $1 AND o.attempt = $2 AND o.leased_by = $3 AND o.state = 'pending'`;
 
-/** The same of many, locked in the order of their ids by whoever adds FOR UPDATE. */
+/** The same of many, in the order of their ids. Callers that lock add FOR UPDATE. */
 export const FENCED_ROWS = `
   SELECT o.id FROM webhook_outbox o
     JOIN unnest($1::uuid[], $2::int[], $3::uuid[]) AS f(id, attempt, owner)
@@ -90,7 +90,7 @@ export const FENCED_ROWS = `
    WHERE o.state = 'pending'
    ORDER BY o.id`;
 
-/** Of a `Lease`, what the fence compares. */
+/** The part of a `Lease` that the fence compares. */
 interface Fenced {
   readonly id: string;
   readonly attempt: number;

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { REPEATED_SUCCESSES } from './desk/attempt.sql.js';
+import { REPEATED_SUCCESSES } from './desk/attempt.store.js';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
 import { query } from './schema/own-schema.js';
 import { rerun } from './desk/replay.sql.js';
@@ -18,10 +18,10 @@ export interface DoneRow extends ClaimCursor {
 @Injectable()
 export class RecordStore {
   /**
-   * Rows of a handler (by its names) that are done and were never reconciled, of events received in the last `windowMs` milliseconds
-   * and settled at least `minAgeMs` milliseconds ago; in the order of arrival, from after `cursor`.
+   * Rows of a handler (by its names) that are done and were never reconciled, in the order of arrival, from after `cursor`. Their events
+   * were received in the last `windowMs` milliseconds, and they were settled at least `minAgeMs` milliseconds ago.
    */
-  async done(
+  async listDone(
     manager: EntityManager,
     source: string,
     names: readonly string[],
@@ -58,7 +58,7 @@ export class RecordStore {
     return rows.length === 1;
   }
 
-  /** Has the rest of the transaction fail at a table whose policies would hide rows: what they hide is not missing. */
+  /** Makes the rest of the transaction fail at a table whose policies would hide rows: hidden rows are not missing. */
   async refuseHiddenRows(manager: EntityManager): Promise<void> {
     await query(manager, 'SET LOCAL row_security = off');
   }

@@ -4,7 +4,7 @@ import { query } from './schema/own-schema.js';
 import { storable } from '../core/event.js';
 import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
 
-/** A running process, as it tells of itself. */
+/** A running process, as it describes itself. */
 export interface Instance {
   readonly id: string;
   readonly host: string;
@@ -13,7 +13,7 @@ export interface Instance {
   readonly node: string;
   /** Whether it runs what is owed, or only receives. */
   readonly relays: boolean;
-  /** Whether it is told of commits by LISTEN; otherwise it polls. */
+  /** Whether LISTEN notifies it of commits. Otherwise it polls. */
   readonly listens: boolean;
   /** Rows it runs right now. */
   readonly running: number;
@@ -30,7 +30,7 @@ export interface SeenInstance extends Omit<Instance, 'names' | 'sources'> {
   readonly silentMs: number;
 }
 
-/** A job that one instance at a time may do, and who does it. */
+/** A job that one instance at a time may do, and its present holder. */
 export interface HeldLease {
   readonly name: string;
   readonly owner: string;

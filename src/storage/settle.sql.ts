@@ -1,9 +1,9 @@
-import { endedAttempts } from './desk/attempt.sql.js';
+import { endedAttempts } from './desk/attempt.store.js';
 import { FENCE, FENCED_ROWS } from './pending.sql.js';
 import { FORGIVEN } from './outbox.sql.js';
 import { PLACE } from './turn.sql.js';
 
-/** What a settle makes of a row that has succeeded. */
+/** The columns of a row that has succeeded. */
 const DONE = `state = 'done', leased_by = NULL, settled_at = clock_timestamp(), reason = NULL, error = NULL, place = NULL,
            begun_at = NULL, alone = false`;
 
@@ -90,8 +90,8 @@ export const SETTLE_MANY = `
   )
   SELECT id FROM settled`;
 
-// A late end of an attempt that nobody has repeated yet: what it says is what happened.
-// What a person has erased meanwhile must not come back; the row's lock makes an erasure at this moment come before or after.
+// A late end of an attempt that was not repeated yet. Its result holds. An erased result must not come back: the row's lock makes an
+// erasure at this moment come before or after.
 export const KEEP_RESULT = `
   INSERT INTO webhook_outbox_data (outbox_id, result)
   SELECT id, $2 FROM webhook_outbox WHERE id = $1 AND state <> 'erased' FOR SHARE

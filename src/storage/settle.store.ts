@@ -79,7 +79,7 @@ export class SettleStore {
     return rows.length === 1;
   }
 
-  /** Settles an attempt whose lease had ended, if nobody has repeated it. */
+  /** Settles an attempt whose lease had ended, if it was not repeated. */
   async settleLate(manager: EntityManager, lease: Lease, result: string | undefined): Promise<boolean> {
     const rows: unknown[] = await query(manager, SETTLE_LATE, [lease.id, lease.attempt, result ?? null]);
     return rows.length === 1;
@@ -183,7 +183,7 @@ export class SettleStore {
     return rows[0]?.state;
   }
 
-  /** Keeps an effect's result beside the row before it is settled: what the outside world has done must not be forgotten. */
+  /** Keeps an effect's result beside the row before the settle, so that a call that was made is not forgotten. */
   async keepResult(manager: EntityManager, outboxId: string, result: string): Promise<void> {
     await query(manager, KEEP_RESULT, [outboxId, result]);
   }

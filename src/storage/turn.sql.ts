@@ -7,17 +7,18 @@ import { DUE, FREE as UNLEASED } from './pending.sql.js';
 export const PLACE = `CASE WHEN o.order_key IS NULL THEN now() ELSE o.created_at END`;
 
 /**
- * Those of the chosen that nobody has locked. A person who decides about one (replay, erasure) holds up neither a round nor the settle
- * of the row before: its key alone waits for the next round. Chosen first and locked then, or the one behind would jump the queue.
+ * Rows of the chosen that no transaction has locked. A person who decides about a row (replay, erasure) delays neither a round nor the
+ * settle of the row before. Only the row's key waits for the next round. Rows are chosen first and locked then, or the next one would jump
+ * the queue.
  */
 const FREE = (chosen: string) => `
     SELECT o.id FROM webhook_outbox o JOIN ${chosen} ON ${chosen}.id = o.id
      WHERE o.state = 'pending' AND o.waits FOR UPDATE OF o SKIP LOCKED`;
 
 /**
- * Gives the turn to keys that nobody has. Looks at up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the
- * index, so that a key with 100,000 waiting rows costs as much as one with two. LATERAL with LIMIT, where NOT EXISTS would read
- * more plainly: that may become a hash of every row with a key.
+ * Gives the turn to keys without one. It reads up to $2 waiting keys after the cursor ($3, $4) by skipping from key to key in the index. So
+ * a key with 100,000 waiting rows costs as much as one with two. LATERAL with LIMIT: NOT EXISTS would be plainer, but may become a hash of
+ * every row with a key.
  */
 export const GIVE_TURNS = `
   WITH RECURSIVE waiting AS (
@@ -61,7 +62,7 @@ export const GIVE_TURNS = `
 const FRONT = 100;
 /** So many rows of each other tenant go before them at once. */
 const ROWS_A_TENANT = 20;
-/** How far a backlog is looked through. */
+/** How many rows of a backlog are searched. */
 const WINDOW = 20_000;
 /**
  * Of a backlog of one name: tenants without a row at its front get some rows each before all of them, one of each tenant

@@ -22,10 +22,10 @@ const KEYS_A_LOOK = 500;
 @Injectable()
 export class TurnStore {
   /**
-   * Gives the turn to waiting keys that nobody has. Must run in a transaction.
+   * Gives the turn to waiting keys without one. Must run in a transaction.
    * @param names first names of handlers and effects
    * @param blocked names of those whose dead and parked rows hold their key
-   * @returns how many turns were given, and where to look next (undefined: from the start); undefined when another relay is at it
+   * @returns how many turns were given, and the next cursor (undefined: from the start); undefined when another relay gives turns
    */
   async give(
     manager: EntityManager,

@@ -9,8 +9,8 @@ const MAX_AHEAD = '1 day';
 export class WatermarkStore {
   /**
    * Raises the mark to `at`, in the handler's own transaction, so that it is rolled back with it. Concurrent runs of one key wait here.
-   * @returns `newest`: run (equal times run too); `stale`: something newer has been handled; `future`: more than a day ahead by the
-   * database's clock, run without moving the mark, or every later event would be stale
+   * @returns `newest`: run (equal times run too). `stale`: a newer event was handled. `future`: the time is more than a day in the future
+   * by the database's clock. Such an event runs without moving the mark, or every later event would be stale
    */
   async raise(
     manager: EntityManager,

@@ -24,7 +24,7 @@ export interface TestEvent {
   readonly tenant?: string;
 }
 
-/** Tests are seldom type-checked when they run, and then a slip shows as an error of somebody else's. */
+/** Tests are seldom type-checked when they run, and a mistyped field would cause an error elsewhere. */
 const eventSchema = z.object({
   id: z.string({ error: "expected the provider's id of the event, as text" }),
   type: z.string({ error: "expected the type of the event, such as 'invoice.paid'" }),

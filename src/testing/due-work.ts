@@ -1,10 +1,9 @@
 import type { INestApplicationContext } from '@nestjs/common';
-import type { EntityManager } from 'typeorm';
-import { DataSource } from 'typeorm';
+import { type EntityManager, DataSource } from 'typeorm';
 import { InputRefused } from '../core/errors.js';
 import { toMs, type Duration } from '../core/options/duration.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
-import { within } from '../core/time/within.js';
+import { endsWithin } from '../core/time/waits.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { HandOff } from '../outbox/relay/hand-off.js';
 import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
@@ -15,12 +14,12 @@ import { TestKitStore } from '../storage/testing/test-kit.store.js';
 
 const store = new TestKitStore();
 
-/** What an application's relay had done when `runDue` last told of it. */
+/** The totals of an application's relay when `runDue` last reported them. */
 const told = new WeakMap<Rounds, TickReport>();
 
 /**
- * Runs handlers and effects until nothing is due: what failed and waits for its retry is left waiting. The relay's own rounds rest
- * meanwhile. What they have begun or done since the last call is waited for and counted, so that the report is the same whoever
+ * Runs handlers and effects until nothing is due. A failed row that waits for its retry stays waiting. The relay makes no rounds of its own
+ * meanwhile. Runs that it has begun or ended since the last call are awaited and counted, so the report does not depend on which of them
  * was first.
  * @throws ConfigurationError under `relay: false`, and in an application that is not initialised
  */
@@ -30,7 +29,7 @@ export async function runDue(app: INestApplicationContext, maxMs = 10_000): Prom
   const end = performance.now() + maxMs;
   await app.get(RelayLoop).hold(async () => {
     await app.get(HandOff).finish(maxMs);
-    await within(rounds.waitForRuns(), maxMs);
+    await endsWithin(rounds.waitForRuns(), maxMs);
     await app.get(OutboxRelay).drain({ maxMs: end - performance.now() });
   });
   const before = told.get(rounds) ?? report([]);

@@ -3,7 +3,7 @@ import { parseJson } from '../core/body.js';
 import { InputRefused } from '../core/errors.js';
 import type { EventState, OutboxState } from '../core/states.js';
 import { Inspector } from '../operator/inspector.js';
-import type { EventRow } from '../storage/desk/search.store.js';
+import type { EventRow } from '../storage/desk/event.sql.js';
 import { TestKitStore } from '../storage/testing/test-kit.store.js';
 import { managerOf } from './due-work.js';
 
@@ -14,7 +14,7 @@ export interface RunReport {
   readonly state: OutboxState;
   /** How often it was run. */
   readonly attempts: number;
-  /** What it returned, shortened. */
+  /** The returned value, shortened. */
   readonly result: string | null;
   /** The error of the last attempt. */
   readonly error: string | null;
@@ -23,7 +23,7 @@ export interface RunReport {
 /** An effect of an event. */
 export interface EffectReport {
   readonly effect: string;
-  /** The key that tells several effects of one name apart: `enqueue(name, payload, { key })`. */
+  /** The key that distinguishes several effects of one name: `enqueue(name, payload, { key })`. */
   readonly key: string;
   /** The idempotency key. */
   readonly idempotencyKey: string;

@@ -23,7 +23,7 @@ export interface FakeEffect<TPayload = unknown> {
 
 /**
  * Replaces the code of an effect in this application, and records its calls.
- * @param fn the effect's code for the test; what it returns or throws is the effect's end. @default returns nothing
+ * @param fn the effect's code for the test; its return value or error is the effect's end. @default returns nothing
  * @throws InputRefused with the nearest name when no `@OnEffect` has the name
  */
 export function fakeEffect<N extends EffectName>(

@@ -11,7 +11,7 @@ export type Around = (code: Code, ...given: Parameters<Code>) => unknown;
 
 /**
  * Puts code around that of a handler or an effect of one application.
- * @returns what takes it away, whatever was put around it since
+ * @returns a function that removes it, also under code that was put around it later
  */
 export function wrapWork(work: Handler | Effect, around: Around): () => void {
   const inside = Reflect.get(work, 'invoke') as Code;

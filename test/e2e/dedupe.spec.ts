@@ -11,17 +11,17 @@ import { awardeeSource, sesmetricSource, stripeSource } from '../support/sources
 class Handlers {
   @OnWebhook('awardee', '*')
   async awardee(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 
   @OnWebhook('other', '*')
   async other(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 
   @OnWebhook('batched', '*', { retry: { base: '1h', cap: '1h' } })
   async batched(event: WebhookEvent<{ poison?: boolean }>, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     if (event.payload.poison) throw new Error('cannot be handled now');
   }
 }

@@ -53,7 +53,7 @@ class Handlers {
 
   @OnWebhook('own', 'both', { name: 'inline-too', inline: true })
   async inlineToo(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, { ...event, source: 'inline-too' });
+    await record({ ...event, source: 'inline-too' }, { manager });
   }
 
   @OnWebhook('own', 'both', { name: 'later', retry })
@@ -70,7 +70,7 @@ class Handlers {
   async mail() {}
 
   private async handle(event: WebhookEvent<Scripted>, { manager, enqueue, attempt }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     await enqueue('mail', { to: event.eventId });
     if (event.payload.hangs && attempt === 1) await latch(event.eventId).wait();
     if (event.payload.swallows && attempt === 1) await manager.query('SELECT 1 / 0').catch(() => undefined);
@@ -80,7 +80,7 @@ class Handlers {
   }
 
   private async handleLater(event: WebhookEvent<Scripted>, { manager, attempt }: HandlerContext) {
-    await record(manager, { ...event, source: 'later' });
+    await record({ ...event, source: 'later' }, { manager });
     if (attempt <= (event.payload.laterFailures ?? 0)) throw new Error('not yet');
   }
 }

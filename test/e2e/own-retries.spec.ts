@@ -61,7 +61,7 @@ const sent: { key: string; payload: unknown; attempt: number }[] = [];
 class Handlers {
   @OnWebhook('awardee', 'grant.*', { name: 'grant', retry: { base: 0, cap: 0, maxAttempts: 3 } })
   async grant(event: WebhookEvent<Grant>, { manager, enqueue, attempt }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     await enqueue('mail', { to: event.eventId, failures: event.payload.effectFailures ?? 0 });
     if (event.payload.throws) throw ERRORS[event.payload.throws].error();
     if (attempt <= (event.payload.failures ?? 0)) throw new Error(`attempt ${attempt} fails`);

@@ -23,7 +23,7 @@ class Billing {
   @Post('invoices')
   @UseWebhook('routed', { name: 'route' })
   async invoice(@Event() event: WebhookEvent, @TxManager() manager: EntityManager) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 }
 
@@ -31,22 +31,22 @@ class Billing {
 class Handlers {
   @OnWebhook('own', '*', { name: 'inline', inline: true })
   async inline(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 
   @OnWebhook('own', 'both', { name: 'inline-too', inline: true })
   async inlineToo(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, { ...event, source: 'inline-too' });
+    await record({ ...event, source: 'inline-too' }, { manager });
   }
 
   @OnWebhook('provider', '*', { name: 'handle' })
   async handle(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 
   @OnWebhook('provider', 'inline', { name: 'inline', inline: true })
   async providerInline(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, { ...event, source: 'inline' });
+    await record({ ...event, source: 'inline' }, { manager });
   }
 }
 

@@ -7,7 +7,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { DeliveryRuns } from '../../src/inbox/delivery-runs.js';
+import { DeliveryRuns } from '../../src/inbox/runs/delivery-runs.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -51,12 +51,12 @@ class Handlers {
 
   @OnWebhook('awardee', 'twofold', { name: 'steady' })
   async steady(event: WebhookEvent<Scripted>, { manager }: HandlerContext) {
-    await record(manager, { ...event, source: 'steady' });
+    await record({ ...event, source: 'steady' }, { manager });
   }
 
   @OnWebhook('awardee', 'twofold', { name: 'shaky' })
   async shaky(event: WebhookEvent<Scripted>, { manager, attempt }: HandlerContext) {
-    await record(manager, { ...event, source: 'shaky' });
+    await record({ ...event, source: 'shaky' }, { manager });
     if (attempt <= (event.payload.failures ?? 0)) throw new Error('not yet');
   }
 
@@ -64,7 +64,7 @@ class Handlers {
   async mail() {}
 
   private async handle(event: WebhookEvent<Scripted>, { manager, enqueue, attempt }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     await enqueue('mail', {});
     if (event.payload.hangs && attempt === 1) await latch(event.eventId).wait();
     if (event.payload.permanent) throw new PermanentError('the grant is closed');

@@ -77,7 +77,7 @@ class Billing {
   @UseWebhook('invoices', { name: 'invoice' })
   async invoice(@Event() event: WebhookEvent, @TxManager() manager: EntityManager, @Body() body: Invoice) {
     const run = countRun(event.eventId);
-    await record(manager, event);
+    await record(event, { manager });
     await this.outbox.enqueue(manager, 'mail', { amount: body.amount, run }, { key: 'customer' });
     if (body.hangs && run === 1) await latch(event.eventId).wait();
     if (body.swallows && run === 1) await manager.query('SELECT 1 / 0').catch(() => undefined);
@@ -94,7 +94,7 @@ class Billing {
   @Post('hasty')
   @UseWebhook('hasty')
   async hasty(@Event() event: WebhookEvent, @TxManager() manager: EntityManager) {
-    await record(manager, event);
+    await record(event, { manager });
     if (countRun(event.eventId) === 1) await latch(event.eventId).wait();
   }
 
@@ -118,7 +118,7 @@ class Billing {
   @Post('shared')
   @UseWebhook('shared', { name: 'route' })
   async shared(@Event() event: WebhookEvent, @TxManager() manager: EntityManager) {
-    await record(manager, { ...event, source: 'route' });
+    await record({ ...event, source: 'route' }, { manager });
   }
 }
 
@@ -127,7 +127,7 @@ class Scoped {
   @Post()
   @UseWebhook('scoped')
   async receive(@Event() event: WebhookEvent, @TxManager() manager: EntityManager) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 }
 
@@ -135,7 +135,7 @@ class Scoped {
 class Handlers {
   @OnWebhook('shared', '*', { name: 'handler' })
   async besides(event: WebhookEvent<Invoice>, { manager, attempt }: HandlerContext) {
-    await record(manager, { ...event, source: 'handler' });
+    await record({ ...event, source: 'handler' }, { manager });
     if (attempt <= (event.payload.failures ?? 0)) throw new Error('not yet');
   }
 

@@ -36,7 +36,7 @@ class Handlers {
   }
 
   private async handle(event: WebhookEvent<Scripted>, { manager, attempt }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     if (attempt <= (event.payload.failures ?? 0)) throw new Error('connection reset');
   }
 }

@@ -30,7 +30,7 @@ import { record } from '../support/tables.js';
 class Handlers {
   @OnWebhook('sesmetric', '*')
   async handle(event: WebhookEvent, { manager }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
   }
 }
 

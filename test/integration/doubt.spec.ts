@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Outbox, Parked, PermanentError, Revivals, type EffectOptions } from '../../src/index.js';
-import type { ProbeAnswer } from '../../src/core/options/options.js';
+import type { ProbeAnswer } from '../../src/core/options/work-options.js';
 import { until } from '../support/application.js';
 import { transactionHeld } from '../support/open-transactions.js';
 import { Latch } from '../support/latch.js';

@@ -147,8 +147,8 @@ describe('gaps', () => {
     const { headers, body } = stripeEvent('evt_b', 'invoice.paid');
     await inboxes[0]!.app.get(Inbox).receive('stripe', { headers, rawBody: body });
     const looks = await Promise.all([
-      finder(0).lookQuietly('stripe', MINUTE),
-      finder(1).lookQuietly('stripe', MINUTE),
+      finder(0).searchQuietly('stripe', MINUTE),
+      finder(1).searchQuietly('stripe', MINUTE),
     ]);
     expect(looks.filter((report) => report !== undefined)).toMatchObject([{ seen: 4, claimed: 2, known: 1 }]);
     expect(await claimed()).toEqual(['evt_a', 'evt_b', 'evt_c']);
@@ -168,12 +168,12 @@ describe('gaps', () => {
     expect(asked[0]!.headers.authorization).toBe('Bearer rk_1');
     expect(asked.map(({ url }) => url.searchParams.get('starting_after'))).toEqual([null, 'evt_c']);
     const [own, other] = looks[0] === undefined ? [1, 0] : [0, 1];
-    expect(await finder(other).lookQuietly('stripe', MINUTE)).toBeUndefined();
-    expect(await finder(own).lookQuietly('stripe', MINUTE)).toMatchObject({ claimed: 0, known: 3 });
+    expect(await finder(other).searchQuietly('stripe', MINUTE)).toBeUndefined();
+    expect(await finder(own).searchQuietly('stripe', MINUTE)).toMatchObject({ claimed: 0, known: 3 });
     // The one that looked has ended.
     await until(async () => {
       await database.query(`UPDATE webhook_lease SET until = now() WHERE name = 'gaps stripe'`);
-      return (await finder(other).lookQuietly('stripe', MINUTE))?.claimed === 0;
+      return (await finder(other).searchQuietly('stripe', MINUTE))?.claimed === 0;
     });
     expect(told()).toHaveLength(1);
     // A look that finds nothing is worth no row.
@@ -238,9 +238,9 @@ describe('gaps', () => {
       server.close(resolve);
       server.closeAllConnections();
     });
-    expect(await finder().lookQuietly('stripe', MINUTE)).toBeUndefined();
+    expect(await finder().searchQuietly('stripe', MINUTE)).toBeUndefined();
     await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
-    await until(async () => (await finder().lookQuietly('stripe', MINUTE)) !== undefined);
+    await until(async () => (await finder().searchQuietly('stripe', MINUTE)) !== undefined);
     expect(await claimed()).toEqual(['evt_d']);
   });
 

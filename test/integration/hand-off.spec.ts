@@ -94,7 +94,7 @@ async function start(setup: Partial<InboxSetup> = {}, handlers: readonly Type[] 
 
 /** The relay has looked for every name, and found nothing. */
 async function ready(): Promise<void> {
-  await until(() => Object.keys(sources).every((source) => inbox.rounds.isDry(`${source}/handle`)));
+  await until(() => Object.keys(sources).every((source) => inbox.rounds.wasEmpty(`${source}/handle`)));
 }
 /** Claims for which the condition holds take their time. */
 async function slowClaims(when: string, seconds = 0.5): Promise<void> {
@@ -115,7 +115,7 @@ const claiming = () =>
   );
 const done = (count = 1) => until(async () => (await inbox.rows(`state = 'done'`)).length === count);
 
-it('a row that finds a place is inserted leased, and run after the commit without having been looked for', async () => {
+it('a row that finds a slot is inserted leased, and run after the commit without having been looked for', async () => {
   await start();
   await inbox.deliverTo('free', '1');
   await until(() => events.length === 1);
@@ -159,7 +159,7 @@ it('`handOff: false` turns it off', async () => {
   expect(await inbox.rows(WAS_LEASED)).toHaveLength(1);
 });
 
-it('no more than there are places, one is left to others, and what came first goes first', async () => {
+it('no more than there are slots, one is left to others, and what came first goes first', async () => {
   await start();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', `f-${nth}`);
   const taken = events.length;
@@ -189,14 +189,14 @@ it('nothing is handed off past rows that wait', async () => {
   await start();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', `f-${nth}`);
   const before = (await inbox.rows(HANDED_OFF)).length;
-  expect(inbox.rounds.isDry('free/handle')).toBe(false);
+  expect(inbox.rounds.wasEmpty('free/handle')).toBe(false);
   latch.open();
   await inbox.deliverTo('free', 'late');
   await done(21);
   expect(await inbox.rows(HANDED_OFF)).toHaveLength(before);
 });
 
-it('a duplicate gives its place back', async () => {
+it('a duplicate gives its slot back', async () => {
   await start();
   latch.open();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', 'same');
@@ -207,7 +207,7 @@ it('a duplicate gives its place back', async () => {
   expect(events).toHaveLength(2);
 });
 
-it('a place that was kept for a duplicate is given to who waits for one', async () => {
+it('a slot that was kept for a duplicate is given to who waits for one', async () => {
   await start({ webhooks: { sources, relay: { ...relay, handlers: 1 } } });
   latch.open();
   await inbox.deliverTo('free', '1');

@@ -12,7 +12,7 @@ import {
   type HandlerContext,
   type ProbeAnswer,
 } from '../../src/index.js';
-import { checkHandlerOptions } from '../../src/core/options/resolve-options.js';
+import { checkHandlerOptions } from '../../src/core/options/resolve-work.js';
 import { lazyKind, LazyResult, outcomeOf } from '../../src/core/lazy.js';
 import { listen, until } from '../support/application.js';
 import { awardee } from '../support/signing.js';

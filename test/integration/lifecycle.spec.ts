@@ -23,7 +23,7 @@ import { RequestHeaders } from '../../src/core/request.js';
 import type { ResolvedOptions } from '../../src/core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
-import { DeliveryRuns } from '../../src/inbox/delivery-runs.js';
+import { DeliveryRuns } from '../../src/inbox/runs/delivery-runs.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
 import { asana, hmac } from '../../src/sources/index.js';
 import { SettleStore } from '../../src/storage/settle.store.js';

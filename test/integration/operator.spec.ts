@@ -1,6 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { placeOf, type Place } from '../../src/core/log/place.js';
+import { readCursor, type Cursor } from '../../src/core/cursor.js';
 import {
   Erasure,
   Inbox,
@@ -219,12 +219,12 @@ describe('the operator', () => {
       for (const type of ['a.moment', 'nothing']) {
         const filter = parseFilter(`source:${sources.join(',')} type:${type}`);
         const seen = new Set<string>();
-        let from: Place | undefined;
+        let from: Cursor | undefined;
         let pages = 0;
         do {
           const page = await store.events(dataSource.manager, filter, 50, ['stripe'], from, 3);
           for (const event of page.events) seen.add(event.eventId);
-          from = placeOf(page.next);
+          from = readCursor(page.next);
           pages += 1;
           expect(pages).toBeLessThan(all[0]!.n + 20);
         } while (from !== undefined);

@@ -314,7 +314,7 @@ describe('case 26 the server takes no writes', () => {
   async function demotedPool(to: TestInbox, held = 0): Promise<void> {
     const pool = poolOf(to.dataSource);
     // What still goes on would be lent a connection that is about to end, or bring back one that is sound.
-    await to.app.get(Leaser).ended();
+    await to.app.get(Leaser).waitForLease();
     await until(() => pool.totalCount - pool.idleCount === held);
     await readOnly('on', 'keep');
     await database.query(

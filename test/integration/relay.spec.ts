@@ -513,7 +513,7 @@ describe('rounds', () => {
       loop: true,
       webhooks: { relay: { pollInterval: '1h', handOff: false, listen: false } },
     });
-    await until(() => inbox.rounds.isDry('awardee/handle'));
+    await until(() => inbox.rounds.wasEmpty('awardee/handle'));
     const store = inbox.app.get(OutboxStore);
     const lease = store.lease.bind(store);
     const failing = new Latch();
@@ -541,7 +541,7 @@ describe('rounds', () => {
         relay: { pollInterval: '1h', handOff: false, listen: false },
       },
     });
-    await until(() => inbox.rounds.isDry('other/handle'));
+    await until(() => inbox.rounds.wasEmpty('other/handle'));
     const store = inbox.app.get(TurnStore);
     const give = store.give.bind(store);
     let failures = 0;

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { randomUUID } from 'node:crypto';
 import { OnWebhook, type HandlerContext, type WebhookEvent } from '../../src/index.js';
-import { DeliveryPlaces } from '../../src/outbox/relay/delivery-places.js';
-import { Solos } from '../../src/outbox/relay/solo.js';
+import { DeliverySlots } from '../../src/outbox/slots/delivery-slots.js';
+import { Solos } from '../../src/outbox/slots/solo.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
@@ -123,7 +123,7 @@ describe('a row that was lost twice', () => {
     await start(600_000, 'paused');
     await until(async () => (await suspect()).lost === 2);
     const delivery = inbox.app
-      .get(DeliveryPlaces)
+      .get(DeliverySlots)
       .run({ name: 'quick/quick', source: 'quick' }, 20_000, async () => 'begun');
     const { Pauses } = await import('../../src/index.js');
     await inbox.app.get(Pauses).pause('handler', 'suspect/suspect', { by: 'a test', reason: 'to see' });

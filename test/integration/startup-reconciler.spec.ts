@@ -31,8 +31,8 @@ class HeldTimers extends HostTimers {
   heldForMs = 0;
   fire: () => void = () => undefined;
 
-  override after(name: string, ms: number, work: () => void, options?: { keepsAlive?: boolean }): void {
-    super.after(name, ms, work, options);
+  override schedule(name: string, ms: number, work: () => void, options?: { keepsAlive?: boolean }): void {
+    super.schedule(name, ms, work, options);
     if (name !== 'webhook-inbox:reconcile-again') return;
     this.heldForMs = ms;
     this.fire = work;

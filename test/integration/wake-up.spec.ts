@@ -91,7 +91,7 @@ describe('wake-up across instances', () => {
   /** The rounds at start-up are over, those after the listener's probe too: what comes now is found by a wake or a poll. */
   const ready = async (app: INestApplication, listens = true) => {
     if (listens) await until(() => app.get(WakeListener).listening);
-    await until(() => app.get(Rounds).isDry('awardee/Handlers.record'));
+    await until(() => app.get(Rounds).wasEmpty('awardee/Handlers.record'));
     await until(() => app.get(RelayLoop).silentMs > QUIET_MS);
   };
   /** Time for what must not happen. */

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { setTimeout as pause } from 'node:timers/promises';
 import { OnEffect, OnWebhook, Outbox, type WebhookEvent } from '../../src/index.js';
 import type { RelayOptions } from '../../src/core/options/options.js';
-import { Pace } from '../../src/outbox/relay/pace.js';
+import { Prefetch } from '../../src/outbox/slots/prefetch.js';
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { runDue } from '../../src/testing/index.js';
@@ -60,7 +60,7 @@ async function start(relay: RelayOptions): Promise<void> {
     providers: [Handlers],
     webhooks: { sources, relay, notify: false },
   });
-  await until(() => ['busy/handle', 'other/handle', 'mail'].every((name) => inbox.rounds.isDry(name)));
+  await until(() => ['busy/handle', 'other/handle', 'mail'].every((name) => inbox.rounds.wasEmpty(name)));
 }
 const done = (where: string) => inbox.rows(`state = 'done' AND ${where}`);
 
@@ -130,9 +130,9 @@ it('a wake without names that finds all places taken is not lost', async () => {
 
 it('rows that were leased ahead and given back at a renewal are looked for', async () => {
   await start(NEVER);
-  const pace = inbox.app.get(Pace);
-  pace.runTook('busy/handle', 1);
-  pace.leaseTook(100);
+  const prefetch = inbox.app.get(Prefetch);
+  prefetch.recordRun('busy/handle', 1);
+  prefetch.recordLease(100);
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('busy', `${nth}`);
   await until(async () => (await inbox.rows('leased_by IS NOT NULL')).length > 8);
   await inbox.rounds.renew();

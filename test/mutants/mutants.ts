@@ -122,7 +122,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a COMMIT whose tag is not looked at',
     edits: [
       edit(
-        'src/storage/postgres/user-transaction.ts',
+        'src/storage/postgres/transaction-end.ts',
         "if (answer?.command !== 'COMMIT') {",
         "if (answer?.command === 'nothing') {",
       ),
@@ -172,12 +172,12 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'the acknowledgement comes after the processing',
     edits: [
       edit(
-        'src/inbox/delivery-runs.ts',
+        'src/inbox/runs/delivery-runs.ts',
         "if (source.retries === 'own' && !this.registry.hasInline(source.name)) return undefined;",
         '',
       ),
       edit(
-        'src/inbox/delivery-runs.ts',
+        'src/inbox/runs/delivery-runs.ts',
         "if (source.retries === 'own') return this.runInline(source, event, handlers, check);",
         '',
       ),
@@ -243,7 +243,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/outbox/runs/handler.runner.ts',
-        'if (outcome !== undefined) return this.ended(row, outcome, undefined);',
+        'if (outcome !== undefined) return this.finish(row, outcome, undefined);',
         "await this.transactions.run(row.name, timeoutMs, (one) => one.settle(row, undefined));\n      return this.ended(row, 'done', undefined);",
       ),
     ],
@@ -302,7 +302,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a handler that was done enqueues effects for the first time',
     edits: [
       edit(
-        'src/outbox/runs/new-effects.ts',
+        'src/outbox/runs/run.transaction.ts',
         'if (refused.length > 0) throw',
         'if (refused.length > 999) throw',
       ),
@@ -427,12 +427,12 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'what deliveries run takes no place',
     edits: [
       edit(
-        'src/outbox/relay/lease-plan.ts',
+        'src/outbox/slots/handler-slots.ts',
         'const free = max - begun.count;\n    return begun',
         'const free = max;\n    return begun',
       ),
     ],
-    spec: 'test/e2e/delivery-places.spec.ts',
+    spec: 'test/e2e/delivery-slots.spec.ts',
     test: 'beside no relay, leaves claims their connections whatever runs',
   },
   {
@@ -466,8 +466,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'after a restart nobody waits for those that come back',
-    edits: [edit('src/outbox/takeover/lookout.ts', 'sighting.wasHeld ? GRACE_MS : ABSENT_MS', 'GRACE_MS')],
-    spec: 'test/unit/lookout.spec.ts',
+    edits: [edit('src/outbox/takeover/lock-watch.ts', 'sighting.wasHeld ? GRACE_MS : ABSENT_MS', 'GRACE_MS')],
+    spec: 'test/unit/lock-watch.spec.ts',
     test: 'not a millisecond sooner than that',
   },
   {
@@ -486,7 +486,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'an inline handler is paused by its present name alone',
     edits: [
       edit(
-        'src/inbox/paused-work.ts',
+        'src/inbox/runs/paused-work.ts',
         "!paused.hasWork('handler', handler)",
         "!paused.has('handler', handler.name)",
       ),

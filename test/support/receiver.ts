@@ -1,10 +1,11 @@
 import type { INestApplication } from '@nestjs/common';
 import { OutboxRelay, Rejections, type TickReport } from '../../src/index.js';
 import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
-import { createApplication, listen, type ApplicationSetup } from './application.js';
+import { createApplication, IDLE_LOOP, listen, type ApplicationSetup } from './application.js';
 import { createDatabase, type TestDatabase } from './database.js';
 import { send, type RawReply, type RawRequest } from './http.js';
 import type { SignedRequest } from './signing.js';
+import type { OutboxRow } from './tables.js';
 
 export interface ReceiverSetup extends Omit<ApplicationSetup, 'databaseUrl'> {
   /** One that several applications share; the caller drops it. @default one of its own */
@@ -25,17 +26,8 @@ export interface EventRow {
   readonly owed: number;
 }
 
-export interface OutboxRow {
-  readonly id: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly state: string;
-  readonly reason: string | null;
-  readonly error: string | null;
-  readonly attempt: number;
-  readonly leased_by: string | null;
-  readonly due_in_ms: number;
-}
+/** A row of webhook_outbox, with the milliseconds until it is due. */
+export type DueRow = OutboxRow & { readonly due_in_ms: number };
 
 /** An application with the module, over HTTP, on a database of its own. */
 export class Receiver {
@@ -51,7 +43,8 @@ export class Receiver {
     try {
       const app = await createApplication({
         databaseUrl: own.url,
-        override: (builder) => (relayRuns ? builder : builder.overrideProvider(RelayLoop).useValue(IDLE)),
+        override: (builder) =>
+          relayRuns ? builder : builder.overrideProvider(RelayLoop).useValue(IDLE_LOOP),
         ...setup,
       });
       return new Receiver(app, await listen(app), own, database === undefined);
@@ -114,8 +107,8 @@ export class Receiver {
   }
 
   /** The work owed for an event, handlers first. */
-  rows(eventId: string): Promise<OutboxRow[]> {
-    return this.query<OutboxRow>(
+  rows(eventId: string): Promise<DueRow[]> {
+    return this.query<DueRow>(
       `SELECT *, extract(epoch FROM due_at - now()) * 1000 AS due_in_ms FROM webhook_outbox
         WHERE event_id = $1 ORDER BY kind DESC, name, key`,
       [eventId],
@@ -144,5 +137,3 @@ export const TOO_LARGE = '413 {"status":"too large"}';
 export const UNSUPPORTED_ENCODING = '415 {"status":"unsupported encoding"}';
 export const FAILED = '500 {"status":"failed"}';
 export const UNAVAILABLE = '503 {"status":"unavailable"}';
-
-const IDLE = { start() {}, stopLeasing() {}, async finish() {} };

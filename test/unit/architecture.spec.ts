@@ -129,4 +129,116 @@ describe('the architecture', () => {
     const named = (file: string) => docs.includes(`\`${file.endsWith('.ts') ? file : `${file}/`}\``);
     expect([...new Set(files.map(room))].filter((file) => !named(file))).toEqual([]);
   });
+
+  it('a file has at most 300 lines, and a function at most 60', () => {
+    const long = files.filter((file) => text.get(file)!.split('\n').length > 301);
+    expect(long).toEqual([]);
+    const functions = files.flatMap((file) =>
+      functionsOf(file).map(({ name, lines }) => ({ name: `${file} ${name}`, lines })),
+    );
+    expect(functions.filter(({ lines }) => lines > 60).map(({ name }) => name)).toEqual(LONG_FUNCTIONS);
+  });
+
+  it('a class has at most 10 dependencies, and a runner 8', () => {
+    const counts = files.flatMap((file) =>
+      classesOf(file).map((one) => ({ name: one.name!.text, count: dependenciesOf(one) })),
+    );
+    const most = (name: string) => (name.endsWith('Runner') && name !== 'JobRunner' ? 8 : 10);
+    const crowded = counts.filter(({ name, count }) => count > most(name)).map(({ name }) => name);
+    expect(crowded.sort()).toEqual(WIRINGS);
+  });
+
+  it('exported classes show documented methods only: others are marked @internal, and no declaration has them', () => {
+    const docs = readdirSync('docs')
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `docs/${name}`);
+    const all = ['README.md', ...docs].map((name) => readFileSync(name, 'utf8')).join('\n');
+    const exported = exportedClasses().filter(([name]) => !DOCUMENTED_WHOLE.has(name));
+    const shown = exported.flatMap(([name, one]) =>
+      publicMethodsOf(one).map((method) => ({ member: `${name}.${method}`, method })),
+    );
+    expect(shown.length).toBeGreaterThan(15);
+    const isDocumented = (method: string) => new RegExp(`[.\`]${method}\\b`).test(all);
+    expect(shown.filter(({ method }) => !isDocumented(method)).map(({ member }) => member)).toEqual([]);
+  });
 });
+
+/** Functions that are one list of cases, or one class for Nest. */
+const LONG_FUNCTIONS = [
+  'dashboard/dashboard.actions.ts run',
+  'dashboard/dashboard.controller.ts dashboardController',
+];
+
+/** Classes that only wire others: the module, its lifecycle, and the desk's facade. */
+const WIRINGS = ['Lifecycle', 'Operator', 'WebhooksModule'];
+
+/** Classes that docs name as a whole, or whose methods Nest calls. */
+const DOCUMENTED_WHOLE = new Set([
+  'EventDispatcher',
+  'IdempotencyInterceptor',
+  'Inspector',
+  'Operator',
+  'SignatureGuard',
+  'Stats',
+]);
+
+const parsed = new Map<string, ts.SourceFile>();
+
+function sourceOf(file: string): ts.SourceFile {
+  const known = parsed.get(file);
+  if (known !== undefined) return known;
+  const source = ts.createSourceFile(file, text.get(file)!, ts.ScriptTarget.Latest, true);
+  parsed.set(file, source);
+  return source;
+}
+
+function functionsOf(file: string): { name: string; lines: number }[] {
+  const source = sourceOf(file);
+  const found: { name: string; lines: number }[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isFunctionDeclaration(node) || ts.isMethodDeclaration(node)) {
+      const line = (at: number) => source.getLineAndCharacterOfPosition(at).line;
+      found.push({
+        name: node.name?.getText() ?? '',
+        lines: line(node.getEnd()) - line(node.getStart()) + 1,
+      });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return found;
+}
+
+function classesOf(file: string): ts.ClassDeclaration[] {
+  return sourceOf(file).statements.filter(ts.isClassDeclaration);
+}
+
+function dependenciesOf({ members }: ts.ClassDeclaration): number {
+  return members.find(ts.isConstructorDeclaration)?.parameters.length ?? 0;
+}
+
+/** The classes that the package exports, with their declarations. */
+function exportedClasses(): (readonly [string, ts.ClassDeclaration])[] {
+  const names = new Set(
+    sourceOf('index.ts').statements.flatMap((statement) =>
+      ts.isExportDeclaration(statement) &&
+      !statement.isTypeOnly &&
+      statement.exportClause !== undefined &&
+      ts.isNamedExports(statement.exportClause)
+        ? statement.exportClause.elements.map(({ name }) => name.text)
+        : [],
+    ),
+  );
+  return files
+    .flatMap(classesOf)
+    .filter(({ name }) => names.has(name!.text))
+    .map((one) => [one.name!.text, one]);
+}
+
+function publicMethodsOf({ members }: ts.ClassDeclaration): string[] {
+  return members
+    .filter(ts.isMethodDeclaration)
+    .filter((method) => !ts.getModifiers(method)?.some(({ kind }) => kind === ts.SyntaxKind.PrivateKeyword))
+    .filter((method) => !ts.getJSDocTags(method).some(({ tagName }) => tagName.text === 'internal'))
+    .map(({ name }) => name.getText());
+}

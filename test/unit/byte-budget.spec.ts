@@ -5,7 +5,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { resolveOptions } from '../../src/core/options/resolve-options.js';
-import { ByteBudget, type Holding } from '../../src/http/body/byte-budget.js';
+import { ByteBudget } from '../../src/http/body/byte-budget.js';
+import type { Holding } from '../../src/http/body/holding.js';
 import { takeTurns } from '../../src/http/body/large-bodies.js';
 import { Chunks } from '../../src/http/body/chunks.js';
 import { encodingOf, unpack } from '../../src/http/body/unpacking.js';
@@ -14,7 +15,7 @@ import { addressOf, expressAddress, networkOf } from '../../src/http/sender-addr
 
 const BUDGET = 1_000;
 
-const nobody = { isAnswered: false, givenUp: () => {} };
+const nobody = { isAnswered: false, giveUp: () => {} };
 const budgetOf = () => new ByteBudget(resolveOptions({ sources: {}, byteBudget: BUDGET }));
 
 describe('the byte budget', () => {
@@ -22,7 +23,7 @@ describe('the byte budget', () => {
   let gone: string[];
   const answered = new Set<string>();
   const open = (source: string, address = 'a', name = `${source} ${address}`) =>
-    budget.open(source, address, { isAnswered: answered.has(name), givenUp: () => void gone.push(name) });
+    budget.open(source, address, { isAnswered: answered.has(name), giveUp: () => void gone.push(name) });
   const held = (source: string, bytes: number, address?: string, name?: string): Holding => {
     const holding = open(source, address, name);
     expect(holding.take(bytes)).toBe(true);
@@ -75,15 +76,15 @@ describe('the byte budget', () => {
   });
 
   it('a body that is complete is never given up', () => {
-    held('attacked', 1_000).arrived();
+    held('attacked', 1_000).markArrived();
     expect(open('quiet').take(1)).toBe(false);
     expect(gone).toEqual([]);
   });
 
   it('one whose answer waits to be read makes room, also where it is complete', () => {
     answered.add('attacked a');
-    held('attacked', 600).arrived();
-    held('attacked', 400, 'b').arrived();
+    held('attacked', 600).markArrived();
+    held('attacked', 400, 'b').markArrived();
     expect(open('quiet').take(600)).toBe(true);
     expect(gone).toEqual(['attacked a']);
     expect(budget.heldBytes).toBe(BUDGET);
@@ -92,7 +93,7 @@ describe('the byte budget', () => {
   it('while a source waits, the others do not grow beyond their part', () => {
     const first = held('busy', 600);
     const second = held('busy', 400);
-    for (const holding of [first, second]) holding.arrived();
+    for (const holding of [first, second]) holding.markArrived();
     expect(open('quiet').take(10)).toBe(false);
     second.close();
     expect(open('busy').take(100)).toBe(false);
@@ -137,7 +138,7 @@ describe('the byte budget', () => {
         for (const { body, what, bytes } of steps) {
           const holding = bodies[body]!;
           if (what === 'take' && holding.take(bytes)) expect(tried.heldBytes).toBeLessThanOrEqual(BUDGET);
-          if (what === 'arrive') holding.arrived();
+          if (what === 'arrive') holding.markArrived();
           else if (what === 'close') holding.close();
           else if (what === 'slow') holding.markSlow(true);
           else if (what === 'end work') ends.shift()?.();

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import ts from 'typescript';
 import { z } from 'zod';
+import { commentFaults } from '../../scripts/comments.js';
 import { proseFaults } from '../../scripts/prose.js';
 import { optionsSchema } from '../../src/core/options/resolve-options.js';
 import { EVENT_STATES, OUTBOX_STATES } from '../../src/core/states.js';
@@ -199,6 +200,18 @@ describe('the docs', () => {
     const texts = new Set(faults.map((fault) => fault.replace(/^.*?: /, '')));
     expect([...texts]).toEqual(found === undefined ? [] : [expect.stringContaining(found)]);
     expect(faults).toHaveLength(found === undefined ? 0 : 2);
+  });
+
+  it.each([
+    ['/** Nobody waits for it. */', 'Nobody'],
+    ['const a = 1; // Whoever reads this.', 'Whoever'],
+    [`// A line ${'and '.repeat(20)}\n// its end ${'too '.repeat(15)}.`, '39 words'],
+    ['/**\n * Reads it.\n * @param name what it is called\n */', undefined],
+    ["const text = '// What is no comment'; /** Plain. */", undefined],
+  ])('the linter of comments reads %j', (code, found) => {
+    expect(commentFaults('file.ts', code)).toEqual(
+      found === undefined ? [] : [expect.stringMatching(new RegExp(`^file\\.ts:1: '?${found}`))],
+    );
   });
 
   it('the prose linter leaves out the lines that programs write', async () => {

@@ -1,25 +1,19 @@
 import { FairQueue, type Queued } from '../../src/inbox/fair-queue.js';
 
-const item = (lane: string, id: number, { rows = 1, bytes = 10 } = {}): Queued & { id: number } => ({
-  lane,
+const item = (key: string, id: number, { rows = 1, bytes = 10 } = {}): Queued & { id: number } => ({
+  key,
   id,
   rows,
   bytes,
 });
 
 describe('the queue of claims', () => {
-  it('takes one of each lane in turn, so that a flood waits behind itself', () => {
+  it('takes one of each key in turn, so that a flood waits behind itself', () => {
     const queue = new FairQueue<Queued & { id: number }>();
     for (let id = 0; id < 50; id += 1) queue.add(item('flood', id));
     queue.add(item('calm', 0));
     queue.add(item('other', 0));
-    expect(queue.take(5, 1_000).map(({ lane }) => lane)).toEqual([
-      'flood',
-      'calm',
-      'other',
-      'flood',
-      'flood',
-    ]);
+    expect(queue.take(5, 1_000).map(({ key }) => key)).toEqual(['flood', 'calm', 'other', 'flood', 'flood']);
     expect(queue.take(100, 1_000).map(({ id }) => id)).toEqual(Array.from({ length: 47 }, (_, n) => n + 3));
     expect(queue.isEmpty).toBe(true);
   });
@@ -37,9 +31,9 @@ describe('the queue of claims', () => {
     expect(queue.bytes).toBe(0);
   });
 
-  it('drops from the front of each lane what is over', () => {
+  it('drops from the front of each key what is over', () => {
     const queue = new FairQueue<Queued & { id: number }>();
-    for (const id of [1, 2, 3]) for (const lane of ['a', 'b']) queue.add(item(lane, id));
+    for (const id of [1, 2, 3]) for (const key of ['a', 'b']) queue.add(item(key, id));
     expect(queue.drop(({ id }) => id < 3).map(({ id }) => id)).toEqual([1, 1, 2, 2]);
     expect(queue.take(10, 1_000).map(({ id }) => id)).toEqual([3, 3]);
   });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import ts from 'typescript';
 import { errorText, LOGGERS_OWN, logLine, LogLine } from '../../src/core/log/log.js';
-import { validated } from '../../src/core/options/standard-schema.js';
+import { validate } from '../../src/core/options/standard-schema.js';
 
 /** Of a payload's. */
 const CARD = 'canary4242';
@@ -62,7 +62,7 @@ describe('an error as text', () => {
     ['an object', [{ message: `must be a text (was {"card":"${CARD}","cents":4242})` }]],
   ])('a schema repeats no value of the payload: %s', async (vendor, issues) => {
     const schema = { '~standard': { version: 1, vendor, validate: () => ({ issues }) } } as const;
-    const refused = await validated(schema, { card: CARD, cents: 4242 }).catch(errorText);
+    const refused = await validate(schema, { card: CARD, cents: 4242 }).catch(errorText);
     expect(refused).toMatch(/schema: \w+: /);
     expect(refused).not.toMatch(/canary|4242/);
   });
@@ -173,7 +173,7 @@ const OF_NO_EVENT: readonly string[] = [
   'lifecycle.module.ts: text',
   'lifecycle.module.ts: claims are committed …: …',
   'lifecycle.module.ts: draining: …',
-  'operator/desk.keeper.ts: dropped, since it cannot be stored: …',
+  'operator/desk-writer.ts: dropped, since it cannot be stored: …',
   'operator/desk.keeper.ts: counts could not be written down: …',
   'operator/explain/rejection.explainer.ts: an explained rejection could not be stor',
   'operator/explain/second-look.ts: text',

@@ -1,4 +1,4 @@
-import { readWakePayload, wakePayload } from '../../src/outbox/wake/wake-payload.js';
+import { readWakePayload, wakePayload } from '../../src/outbox/wake/wake-up.js';
 
 describe('the payload of a notification', () => {
   it.each([[['stripe/grant', 'mail']], [['a "name"\n/of its own']], [undefined]])(

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
 import { didYouMean } from '../../core/options/did-you-mean.js';
-import { MAX_AT_ONCE } from '../../operator/bulk.options.js';
+import { MAX_AT_ONCE } from '../../operator/replay/bulk.options.js';
 import type { NotDead } from '../../operator/revivals.js';
 import { deciderOf, type DeedOptions, type Definition, type Task } from '../command.js';
 import type { Session } from '../session/session.js';

@@ -1,7 +1,7 @@
 import { Option } from 'commander';
-import { UUID } from '../../core/log/place.js';
+import { UUID } from '../../core/cursor.js';
 import type { InspectedEvent } from '../../operator/inspector.js';
-import type { ListedEvent } from '../../storage/desk/search.store.js';
+import type { ListedEvent } from '../../storage/desk/event.sql.js';
 import { count, deciderOf, type Definition, type DeedOptions } from '../command.js';
 import type { Session } from '../session/session.js';
 import { Ended, EXIT, UsageError } from '../terminal/exit.js';
@@ -45,7 +45,7 @@ interface Naming {
   readonly tenant?: string;
 }
 
-/** Options that tell two events of one id apart. */
+/** Options that distinguish two events of one id. */
 export const namingOptions = (): Option[] => [
   new Option('--source <name>', 'the source, where several have an event of this id'),
   new Option('--tenant <name>', 'the tenant, where several have one'),

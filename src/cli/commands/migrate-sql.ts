@@ -22,7 +22,7 @@ export const migrateSql: PlainDefinition<{ readonly schema: string; readonly rev
   },
 };
 
-/** As the migrations send them to a database that has none of their objects. Looks into the catalogue are left out. */
+/** The statements that the migrations send to a database without their objects. Reads of the catalogue are left out. */
 async function statementsOf(schema: string, revert: boolean): Promise<string[]> {
   const [{ DataSource }, { webhookInboxMigrations }] = await Promise.all([
     import('typeorm'),

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
-import { pause } from '../../core/time/pause.js';
-import type { ListedEvent } from '../../storage/desk/search.store.js';
+import { sleep } from '../../core/time/waits.js';
+import type { ListedEvent } from '../../storage/desk/event.sql.js';
 import { count, duration, type Definition } from '../command.js';
 import { shown } from '../terminal/table.js';
 
@@ -25,7 +25,7 @@ export const tail: Definition<{ readonly lines: number; readonly every: number }
     let found: readonly ListedEvent[] = page.events;
     while (!signal.aborted) {
       for (const event of followed.news(found)) out.item(event, lineOf(event));
-      await pause(every, signal);
+      await sleep(every, signal);
       if (signal.aborted) break;
       // Behind a burst: on to the first page that brings nothing new.
       const pages: ListedEvent[] = [];

@@ -22,7 +22,7 @@ export const CHECKS: readonly Check[] = [
   leftoversCheck,
   wayCheck,
 ];
-/** What every check finds. */
+/** Runs every check and returns its findings. */
 export async function examine({ context: app, dataSource, options }: Session): Promise<Found[]> {
   const reads = app.get(BoundedRead, { strict: false });
   const patient: Patient = { app, dataSource, options, read: (work) => reads.run(work) };

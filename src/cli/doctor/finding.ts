@@ -7,7 +7,7 @@ export type Level = 'error' | 'warning' | 'hint';
 
 export interface Finding {
   readonly level: Level;
-  /** What was found, in a sentence. */
+  /** The finding, in a sentence. */
   readonly text: string;
   readonly remedy: string;
 }
@@ -17,7 +17,7 @@ export interface Found extends Finding {
   readonly check: string;
 }
 
-/** What the checks look at. */
+/** The parts that the checks examine. */
 export interface Patient {
   /** With its HTTP server, not listening; an application context where no adapter is installed. */
   readonly app: INestApplicationContext;

@@ -39,7 +39,7 @@ export const secretsCheck: Check = {
   },
 };
 
-/** What the boot warns of. */
+/** The warnings of the boot. */
 export const cautionsCheck: Check = {
   name: 'cautions',
   run: async ({ app, options }) => {

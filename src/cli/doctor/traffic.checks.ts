@@ -92,7 +92,7 @@ function nearest(type: string, known: readonly string[]): string | undefined {
   return edits > 0 && edits <= MAX_EDITS && edits < type.length / 3 ? near : undefined;
 }
 
-/** Rows that nobody has code for, and sources that nobody has configured. */
+/** Rows without code that runs them, and sources that are not configured. */
 export const leftoversCheck: Check = {
   name: 'leftovers',
   run: async ({ app, read }) => {

@@ -3,7 +3,8 @@ import { wayOf } from '../../storage/postgres/transaction-way.js';
 import { hint, type Check } from './finding.js';
 
 /**
- * What costs the short ways. Parts that main.ts adds (app.useGlobalGuards, app.use) are not in the root module, and are not seen here.
+ * Parts of the application that stand on the direct route. Parts that main.ts adds (app.useGlobalGuards, app.use) are not in the root
+ * module, and are not found here.
  */
 export const wayCheck: Check = {
   name: 'ways',

@@ -1,9 +1,9 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Source } from '../../core/options/resolve-source.js';
 import type { SignedWebhook } from '../../sources/signers/sign-webhook.js';
 import type { Session } from '../session/session.js';
 
-/** What came back for a request. */
+/** The answer to a request. */
 export interface Received {
   /** Undefined where nothing answered. */
   readonly status: number | undefined;
@@ -92,7 +92,7 @@ const MEANING: Readonly<Record<number, string>> = {
   503: 'not now: the database cannot be used, a limit is reached, or the same event is being handled',
 };
 
-/** What an answer says, in a sentence. */
+/** The meaning of an answer, in a sentence. */
 export function explained({ status, body }: Received, { provider }: Source): string {
   if (status === undefined) return 'no server answers there: is the application running, and is --url right?';
   if (status >= 200 && status < 300) {
@@ -114,7 +114,7 @@ export async function storedExplanation(
     const { rejections } = await session.inspector.rejections(`source:${source}`);
     const [newest] = rejections;
     if (newest !== undefined && newest.at.getTime() >= since.getTime() - 1_000) return newest.explanation;
-    await pause(500);
+    await sleep(500);
   }
   return undefined;
 }

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { AbstractHttpAdapter } from '@nestjs/core';
 
-/** Platforms that an application may have installed, with their adapter. Express first: it is what Nest takes unless told otherwise. */
+/** Platforms that an application may have installed, with their adapter. Express is first, as it is Nest's default. */
 const PLATFORMS = [
   ['@nestjs/platform-express', 'ExpressAdapter'],
   ['@nestjs/platform-fastify', 'FastifyAdapter'],

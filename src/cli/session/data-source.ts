@@ -9,7 +9,7 @@ import { loadTypeScript } from './typescript.js';
 /** Connections of a command: one of its own work, one of a bounded read, and one of a notification. */
 const POOL = 3;
 
-/** What this uses of TypeORM's own loader. */
+/** The part of TypeORM's own loader that this file uses. */
 interface Loader {
   readonly CommandUtils: { loadDataSource(file: string): Promise<DataSource> };
 }

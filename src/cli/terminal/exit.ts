@@ -24,7 +24,7 @@ export class Ended extends Error {
   }
 }
 
-/** The command line is wrong: the text says which part, what was expected, and what to type. */
+/** The command line is wrong. The text names the wrong part, the expected value, and the right command. */
 export class UsageError extends Ended {
   constructor(message: string) {
     super(EXIT.usage, message);

@@ -4,7 +4,7 @@ const WIDTH = 24;
 /** Between two drawings, in milliseconds. */
 const EVERY_MS = 100;
 
-/** A bar on a terminal; nothing where no person looks. */
+/** A progress bar on a terminal. Elsewhere it prints nothing. */
 export class Progress {
   private drawnAt = -Infinity;
   private drawn = false;

@@ -15,7 +15,7 @@ export function ownStreams(): Streams {
   const out = stdout.write.bind(stdout);
   const error = stderr.write.bind(stderr);
   stdout.write = error;
-  // A reader such as `head` has gone: nobody reads the rest.
+  // A reader such as `head` has gone, and the rest would not be read.
   stdout.on('error', ({ code }: NodeJS.ErrnoException) => process.exit(code === 'EPIPE' ? 0 : 1));
   return {
     out: (text) => void out(text),

@@ -2,8 +2,8 @@ import { Logger, type LogLevel } from '@nestjs/common';
 import type { LogLine } from './log.js';
 
 /**
- * Whether a line of this level may reach somebody: a line that nobody gets is not made. Nest 11 answers `isLevelEnabled` with false
- * at every level, 'fatal' too, unless levels were set; `logger: false` leaves no instance, there and in Nest 12.
+ * Whether a line of this level may be logged at all. A line that no logger takes is not made. Nest 11 answers `isLevelEnabled` with false
+ * at every level, 'fatal' too, unless levels were set. With `logger: false` there is no instance, in Nest 11 and 12.
  */
 export function isHeard(level: LogLevel): boolean {
   if (Logger.isLevelEnabled(level)) return true;
@@ -12,29 +12,29 @@ export function isHeard(level: LogLevel): boolean {
 
 let told = false;
 
-/** Hands each line to the application's logger. One that throws costs the line, and not the claim or the run that it tells of. */
+/** Gives each line to the application's logger. A logger that throws loses the line, and not the claim or the run. */
 export class InboxLogger extends Logger {
   constructor() {
     super('WebhookInbox');
   }
 
   override log(line: LogLine): void {
-    this.guarded(() => super.log(line));
+    this.guard(() => super.log(line));
   }
 
   override warn(line: LogLine): void {
-    this.guarded(() => super.warn(line));
+    this.guard(() => super.warn(line));
   }
 
   override error(line: LogLine): void {
-    this.guarded(() => super.error(line));
+    this.guard(() => super.error(line));
   }
 
   override debug(line: LogLine): void {
-    this.guarded(() => super.debug(line));
+    this.guard(() => super.debug(line));
   }
 
-  private guarded(tell: () => void): void {
+  private guard(tell: () => void): void {
     try {
       tell();
     } catch (error) {

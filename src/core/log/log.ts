@@ -3,7 +3,7 @@ import { isNativeError } from 'node:util/types';
 import { headOf, storable } from '../event.js';
 import { withoutValues } from './value-free.js';
 
-/** What is kept and told of an error: its text may hold a whole answer. */
+/** The longest text of an error that is kept and logged: it may hold a whole answer. */
 export const MAX_ERROR_BYTES = 4_000;
 
 /** How many characters of a value stand on a log line. */
@@ -29,8 +29,8 @@ export type Facts = Readonly<Record<string, string | number | undefined>> & {
 
 /**
  * One line of the log. A logger that keeps objects, as nestjs-pino does, finds its facts as fields beside `msg`. Nest's own logger,
- * `String(line)` and `console.log(line)` show `msg key=value key="odd value"`: one line, whatever the values hold. A value is cut to
- * `MAX_VALUE` characters.
+ * `String(line)` and `console.log(line)` show `msg key=value key="odd value"`. It is always one line. A value is cut to `MAX_VALUE`
+ * characters.
  */
 export class LogLine {
   readonly msg: string;
@@ -71,7 +71,7 @@ export class LogLine {
   }
 }
 
-// A logger of the application's own may take each line for a text, and mask or look for a part of it.
+// A logger of the application may take each line for a text, and mask a part of it or search in it.
 for (const name of Object.getOwnPropertyNames(String.prototype)) {
   const method: unknown = Reflect.get(String.prototype, name);
   if (typeof method !== 'function' || Object.hasOwn(LogLine.prototype, name)) continue;
@@ -86,9 +86,9 @@ export function logLine(message: string, facts: Facts): LogLine {
 }
 
 /**
- * An error as text for logs, alerts and tables: its name and message, never its parameters, which may hold a payload. With the code of
- * its cause: fetch says 'fetch failed' whatever it was. Of the database's and the parser's own messages only what holds no value (see
- * `withoutValues`). Cut to what a row keeps.
+ * An error as text for logs, alerts and tables: its name, message and the code of its cause, since fetch always says 'fetch failed'. It
+ * never holds parameters, which may hold a payload. Messages of the database and of parsers are cut to the parts without values (see
+ * `withoutValues`). The text is cut to the length that a row keeps.
  */
 export function errorText(error: unknown): string {
   return storable(wholeText(error), MAX_ERROR_BYTES);
@@ -96,9 +96,9 @@ export function errorText(error: unknown): string {
 
 function wholeText(error: unknown): string {
   try {
-    return toldText(error);
+    return ownText(error);
   } catch {
-    // `throw Object.create(null)`, or a getter that throws: the failure is to be recorded all the same.
+    // `throw Object.create(null)`, or a getter that throws. The failure must be recorded all the same.
     return 'a thrown value that cannot be shown as text';
   }
 }
@@ -108,7 +108,7 @@ function isError(error: unknown): error is Error {
   return error instanceof Error || isNativeError(error);
 }
 
-function toldText(error: unknown): string {
+function ownText(error: unknown): string {
   if (!isError(error)) return `non-Error thrown: ${String(error)}`;
   const told = withoutValues(error);
   const text = error.name === 'Error' ? told : `${error.name}: ${told}`;

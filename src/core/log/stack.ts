@@ -35,14 +35,17 @@ export function placeOfError(error: unknown, own = OWN, isThere: IsThere = exist
     : place;
 }
 
-/** Tells the whole stack, where somebody wants to know. */
-export function tellStack(logger: InboxLogger, error: unknown, facts: Facts): void {
+/** Logs the whole stack at the level `debug`. */
+export function logStack(logger: InboxLogger, error: unknown, facts: Facts): void {
   if (!isHeard('debug')) return;
   const stack = stackOf(error);
   if (stack !== '') logger.debug(new LogLine('the stack of it', facts, stack));
 }
 
-/** The frames of an error's stack, and those of its causes; no message, which may hold a payload, or what looks like a frame. */
+/**
+ * The frames of an error's stack, and those of its causes. Messages are left out, since they may hold a payload or text that resembles a
+ * frame.
+ */
 export function stackOf(error: unknown): string {
   return chain(error)
     .map(frames)
@@ -68,7 +71,7 @@ function frames(error: Error): string[] {
     .filter((line) => /^\s+at /.test(line));
 }
 
-/** An application may make stacks of its own (`Error.prepareStackTrace`), of any kind, and fail at it. */
+/** An application may make stacks of its own (`Error.prepareStackTrace`), of any kind, and its code may fail. */
 function madeStack(error: Error): unknown {
   try {
     return error.stack;

@@ -4,8 +4,8 @@ const EVERY_MS = 60_000;
 export class Throttle {
   private readonly lines = new Map<string, { loggedAt: number; unlogged: number }>();
 
-  /** How many lines were held back since the last one; undefined when this one is to be held back, too. */
-  next(key: string): { readonly unlogged: number | undefined } | undefined {
+  /** How many lines were held back since the last one. Undefined when this one must be held back too. */
+  admit(key: string): { readonly unlogged: number | undefined } | undefined {
     const now = performance.now();
     const line = this.lines.get(key);
     if (line !== undefined && now - line.loggedAt < EVERY_MS) {

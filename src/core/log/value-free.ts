@@ -30,7 +30,7 @@ const TOLD =
   /^(?:08|25|26|28|3D|40|53|54|55|57|58)|^(?:22012|42P01|42P02|42P05|42P07|42703|42704|42883|42501)$/;
 const MAX_CAUSES = 5;
 
-/** Messages of the JavaScript engine and of Node that repeat a value: what is told of them is the part in front of it. */
+/** Messages of the JavaScript engine and of Node that repeat a value. Only the part before the value is used. */
 const ENGINE = [
   /^(Cannot convert) .* to a BigInt$/s,
   /^(The number) .* cannot be converted to a BigInt/s,
@@ -47,8 +47,8 @@ const ENGINE = [
 ];
 
 /**
- * An error's message without values of payloads. PostgreSQL's is told by code, table, column and constraint, in any language of the
- * server's; an application's message that repeats the message of its cause is told with the same in its place.
+ * An error's message without values of payloads. A message of PostgreSQL is replaced by its code, table, column and constraint, in any
+ * language of the server. An application's message that repeats the message of its cause is treated the same way.
  */
 export function withoutValues(error: Error): string {
   const own = ownWords(error);
@@ -63,7 +63,7 @@ export function withoutValues(error: Error): string {
   return text;
 }
 
-/** A class of somebody's may put anything there. */
+/** A class of the application may put anything there. */
 function messageOf({ message }: { readonly message: unknown }): string {
   return String(message);
 }

@@ -4,9 +4,9 @@ const WHILE_DOWN =
   'Deliveries that it sends while this application is down come again only if a person resends them, or @BackfillSource lists them';
 
 /**
- * What may be meant, but is a mistake more often; told at boot.
+ * Warnings about options that are allowed, but are mostly a mistake. They are logged at boot.
  * @param waits whether answers of the source wait for inline handlers
- * @param routes names of its routes with `@UseWebhook`: answers wait for these too
+ * @param routes names of its routes with `@UseWebhook`; answers wait for these too
  */
 export function cautions(
   { name, provider, secrets, retries, ackTimeoutMs, toleranceMs }: Source,

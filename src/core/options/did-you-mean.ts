@@ -7,8 +7,8 @@ const MAX_SHARE = 0.6;
 const MAX_LISTED = 40;
 
 /**
- * What may have been meant by a name that is unknown: the nearest one if it is near, else all there are; '' when there are none.
- * Begins with '; ', to be put behind a sentence.
+ * A suggestion for an unknown name: the nearest known name if it is near, else all known names. It is '' when there are none. It begins
+ * with '; ', to be put behind a sentence.
  */
 export function didYouMean(name: string, known: readonly string[]): string {
   if (known.length === 0) return '';

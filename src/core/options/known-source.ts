@@ -4,7 +4,7 @@ import { ConfigurationError, WebhookInboxError } from '../errors.js';
 import type { ResolvedOptions } from './resolve-options.js';
 import type { Source } from './resolve-source.js';
 
-/** As much of a name as is shown and compared: over HTTP it is whatever was sent. */
+/** The longest name that is shown and compared. Over HTTP a name may be any text. */
 const MAX_SHOWN = 128;
 
 /** @throws WebhookInboxError UNKNOWN_SOURCE */

@@ -1,7 +1,7 @@
 import { ConfigurationError } from '../errors.js';
 
 const STATIC = 'Nest needs it before the factory runs: give it next to `useFactory`, not in its result';
-/** Options that are looked for in the wrong place. `forRoot` has taken its own `controller` and `dataSource` out. */
+/** Options that are often given in the wrong place. `forRoot` has taken its own `controller` and `dataSource` out. */
 const MISPLACED: Readonly<Record<string, string>> = {
   path: "the path of the module's own route is `controller: { path }`",
   controller: STATIC,

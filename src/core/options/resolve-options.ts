@@ -3,25 +3,12 @@ import type { OnAlert } from '../telemetry/alert.js';
 import type { Around } from '../around.js';
 import { toMs } from './duration.js';
 import { ConfigurationError } from '../errors.js';
-import { writtenAs } from '../lazy.js';
 import { refuseMisplaced } from './misplaced-options.js';
-import type {
-  BusinessRecord,
-  ClaimsMode,
-  EffectOptions,
-  HandlerOptions,
-  OpenTransaction,
-  RecordByEntity,
-  RecordByFunction,
-  RetentionOptions,
-  WebhooksOptions,
-} from './options.js';
+import type { ClaimsMode, OpenTransaction, RetentionOptions, WebhooksOptions } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
-import type { RetryPolicy } from './retry.js';
-import { rateOf } from './rate.js';
-import { check, duration, pause, schemaName } from './schema.js';
+import { atLeast, check, count, duration, fn, positiveDuration, schemaName } from './schema.js';
 
-/** What is kept for how long, in milliseconds, whichever source it is of. */
+/** Retention times in milliseconds that hold for every source. */
 export interface RetentionAges {
   readonly effectsMs: number;
   readonly formerSourcesMs: number;
@@ -80,21 +67,6 @@ export interface ResolvedRelay {
 const MIN_LEASE_MS = 500;
 /** Senders are far away, and a body that is sent again for its time costs more than one that is waited for. */
 const MIN_BODY_TIMEOUT_MS = 1_000;
-const atLeast = (ms: number) =>
-  duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
-const count = z.int().positive();
-const fn = <T>() =>
-  z
-    .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
-    .refine((value) => writtenAs(value) !== 'generator', {
-      error: 'expected a function, received a generator function, whose code would never run',
-    });
-/** For functions whose answer is used as it is. */
-const answering = <T>() =>
-  fn<T>().refine((value) => writtenAs(value) !== 'async', {
-    error: 'expected a function that answers at once, received an async function',
-  });
-
 /** Of `WebhooksModule.forRoot`. */
 export const optionsSchema = z.strictObject({
   sources: z.record(z.string(), z.unknown(), {
@@ -104,7 +76,7 @@ export const optionsSchema = z.strictObject({
     .union([
       z.literal(false),
       z.strictObject({
-        pollInterval: pause.optional(),
+        pollInterval: positiveDuration.optional(),
         lease: atLeast(MIN_LEASE_MS).optional(),
         handlers: count.optional(),
         effects: count.optional(),
@@ -142,7 +114,7 @@ export const optionsSchema = z.strictObject({
   byteBudget: count.optional(),
   bodyTimeout: atLeast(MIN_BODY_TIMEOUT_MS).optional(),
   maxPending: z.union([z.literal(false), count]).optional(),
-  claimTimeout: pause.optional(),
+  claimTimeout: positiveDuration.optional(),
   groupCommit: z.boolean().optional(),
   preparedStatements: z.boolean().optional(),
   schema: schemaName.optional(),
@@ -150,60 +122,7 @@ export const optionsSchema = z.strictObject({
   transaction: fn<OpenTransaction>().optional(),
 });
 
-const recordSchema = (shape: z.ZodRawShape) =>
-  z.strictObject({
-    ...shape,
-    window: duration.optional(),
-    minAge: duration.optional(),
-    timeout: pause.optional(),
-    onMissing: z.enum(['reprocess', 'report']).optional(),
-  });
-const workShape = {
-  retry: z
-    .strictObject({ base: duration.optional(), cap: duration.optional(), maxAttempts: count.optional() })
-    .optional(),
-  timeout: pause.optional(),
-  concurrency: count.optional(),
-  classify: answering().optional(),
-  was: z.array(z.string()).optional(),
-};
-const orderShape = { key: answering().optional(), onDead: z.enum(['release', 'block']).optional() };
-const handlerSchema = z.strictObject({
-  ...workShape,
-  ...orderShape,
-  name: z.string().optional(),
-  inline: z.boolean().optional(),
-  businessRecord: z
-    .union([recordSchema({ entity: z.unknown(), where: answering() }), recordSchema({ missing: fn() })])
-    .optional(),
-  batch: count.max(10_000).optional(),
-  skipStale: z.strictObject({ key: answering(), at: answering().optional() }).optional(),
-  schema: z
-    .custom((value) => typeof value === 'object' || typeof value === 'function', {
-      error: 'expected a Standard Schema',
-    })
-    .refine((value) => '~standard' in (value as object), { error: 'expected a Standard Schema' })
-    .optional(),
-  hydrate: z.strictObject({ key: answering(), fetch: fn() }).optional(),
-});
-const effectSchema = z.strictObject({
-  ...workShape,
-  ...orderShape,
-  probe: fn().optional(),
-  probeFirst: z.boolean().optional(),
-  inDoubt: z.enum(['retry', 'park']).optional(),
-  keyRetention: z.union([z.literal(false), duration]).optional(),
-  destination: answering().optional(),
-  rate: z
-    .string()
-    .refine((value) => rateOf(value) !== undefined, {
-      error: "expected a rate such as '50/s', '100/min' or '1000/h'",
-    })
-    .optional(),
-  opensAfter: z.union([z.literal(false), count]).optional(),
-});
-
-/** @throws ConfigurationError naming the option's path, what was expected and what was received */
+/** @throws ConfigurationError with the option's path, the expected and the received value */
 export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
   refuseMisplaced(options);
   check(optionsSchema, options, 'WebhooksModule options');
@@ -258,53 +177,4 @@ export function runningRelay({ relay }: ResolvedOptions): ResolvedRelay {
   throw new ConfigurationError(
     'WebhooksModule has `relay: false`: this process runs no rows. Leave `relay` out to run rows, in tests too',
   );
-}
-
-/** @throws ConfigurationError */
-export function checkHandlerOptions(options: HandlerOptions, where: string): void {
-  check(handlerSchema, options, where);
-}
-
-/** How a handler's business record is looked for, with every default filled in. */
-export interface ResolvedRecord {
-  readonly look: RecordByEntity | RecordByFunction;
-  readonly windowMs: number;
-  readonly minAgeMs: number;
-  readonly timeoutMs: number;
-  readonly onMissing: 'reprocess' | 'report';
-}
-
-/** @throws ConfigurationError for a window that no claim or body outlives */
-export function resolveRecord(
-  record: BusinessRecord | undefined,
-  source: Source,
-  where: string,
-): ResolvedRecord | undefined {
-  if (record === undefined) return undefined;
-  const windowMs = toMs(record.window ?? '24h')!;
-  const minAgeMs = toMs(record.minAge ?? '1m')!;
-  if (windowMs > source.retentionMs || windowMs > source.bodiesMs) {
-    throw new ConfigurationError(
-      `${where}.businessRecord.window: expected at most what the source keeps bodies for (${Math.min(source.retentionMs, source.bodiesMs)} ms), received ${windowMs} ms`,
-    );
-  }
-  if (minAgeMs >= windowMs) {
-    throw new ConfigurationError(
-      `${where}.businessRecord.minAge: expected less than the window (${windowMs} ms), received ${minAgeMs} ms`,
-    );
-  }
-  const timeoutMs = toMs(record.timeout ?? '30s')!;
-  return { look: record, windowMs, minAgeMs, timeoutMs, onMissing: record.onMissing ?? 'reprocess' };
-}
-
-export function checkEffectOptions(options: EffectOptions, where: string): void {
-  check(effectSchema, options, where);
-}
-
-export function retryPolicy(retry: HandlerOptions['retry'], maxAttempts: number | undefined): RetryPolicy {
-  return {
-    baseMs: toMs(retry?.base ?? '1s')!,
-    capMs: toMs(retry?.cap ?? '1h')!,
-    maxAttempts: retry?.maxAttempts ?? maxAttempts ?? 20,
-  };
 }

@@ -3,7 +3,7 @@ import type { Classifier } from '../classify.js';
 import { toMs, type Duration } from './duration.js';
 import { ConfigurationError } from '../errors.js';
 import type { Provider } from '../provider.js';
-import { check, duration, headerName, pause } from './schema.js';
+import { check, duration, headerName, positiveDuration } from './schema.js';
 import type { Encoding, Secrets, SourceDefinition, SourceRetention } from './source.js';
 
 /** A configured endpoint with every default filled in. */
@@ -14,7 +14,7 @@ export interface Source {
   readonly retries: 'own' | 'provider';
   readonly ackTimeoutMs: number;
   readonly maxAttempts: number;
-  /** Attempts of a route with `@UseWebhook`: the provider's redeliveries repeat it, whatever `retries` says. */
+  /** Attempts of a route with `@UseWebhook`. The provider's redeliveries repeat it, also under `retries: 'own'`. */
   readonly routeMaxAttempts: number;
   readonly concurrency: number | undefined;
   readonly toleranceMs: number | undefined;
@@ -58,7 +58,7 @@ const shape = {
   }),
   payload: z.undefined().optional(),
   retries: z.enum(['own', 'provider']).optional(),
-  ackTimeout: pause.optional(),
+  ackTimeout: positiveDuration.optional(),
   maxAttempts: z.int().positive().optional(),
   concurrency: z.int().positive().optional(),
   tolerance: tolerance.optional(),

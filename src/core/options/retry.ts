@@ -8,7 +8,7 @@ export interface RetryPolicy {
   readonly maxAttempts: number;
 }
 
-/** A row that waits for longer is forgotten, not retried: whoever asks for more, or for no number at all, has made a mistake. */
+/** The longest delay that the other side may ask for. A longer one, or one that is no number, is taken for a mistake. */
 const MAX_ASKED_MS = 30 * 86_400_000;
 
 /**

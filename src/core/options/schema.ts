@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { didYouMean } from './did-you-mean.js';
+import { writtenAs } from '../lazy.js';
 import { toMs } from './duration.js';
 import { headOf } from '../event.js';
 import { ConfigurationError, InputRefused } from '../errors.js';
@@ -9,10 +10,25 @@ export const duration = z
   .union([z.number(), z.string()], { error: DURATION })
   .refine((value) => toMs(value) !== undefined, { error: DURATION });
 
-/** A duration of which none would be a loop without a pause, or a wait that is over before it began. */
-export const pause = duration.refine((value) => toMs(value) !== 0, {
+/** A duration above zero. Zero would be a loop without a pause, or a wait that is over before it begins. */
+export const positiveDuration = duration.refine((value) => toMs(value) !== 0, {
   error: `expected more than 0 milliseconds`,
 });
+/** A duration of at least `ms` milliseconds. */
+export const atLeast = (ms: number) =>
+  duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
+export const count = z.int().positive();
+export const fn = <T>() =>
+  z
+    .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
+    .refine((value) => writtenAs(value) !== 'generator', {
+      error: 'expected a function, received a generator function, whose code would never run',
+    });
+/** For functions whose answer is used as it is. */
+export const answering = <T>() =>
+  fn<T>().refine((value) => writtenAs(value) !== 'async', {
+    error: 'expected a function that answers at once, received an async function',
+  });
 
 /** A name that PostgreSQL keeps whole. */
 export const schemaName = z
@@ -59,7 +75,7 @@ function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): st
     return issue.keys.map((key) => `${at}: unknown option '${key}'${didYouMean(key, known)}`).join('\n');
   }
   if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
-    // A value of one alternative's shape is meant as that alternative: what is wrong with it lies deeper.
+    // A value of one alternative's shape is meant as that alternative, and its error lies deeper.
     const meant = issue.errors.find((errors) => errors.every((error) => error.path.length > 0));
     if (meant !== undefined) {
       const inside = (error: z.core.$ZodIssue) => ({ ...error, path: [...issue.path, ...error.path] });
@@ -70,7 +86,7 @@ function describe(issue: z.core.$ZodIssue, schema: z.ZodType, where: string): st
   return `${at}: expected ${expectations([issue]).join('')}, received ${received(issue.input, at)}`;
 }
 
-/** What zod would have liked, without its 'Invalid input: ' before it and its 'received string' behind it. */
+/** The expected types that zod names, without 'Invalid input: ' before them and 'received string' behind them. */
 function expectations(issues: readonly z.core.$ZodIssue[]): string[] {
   return issues.map(({ message }) =>
     message.replace(/^(?:.*: )?expected /, '').replace(/, received \w+$/, ''),

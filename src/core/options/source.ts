@@ -3,7 +3,7 @@ import type { Provider } from '../provider.js';
 import type { WebhookRequest } from '../request.js';
 import type { Classifier } from '../classify.js';
 
-/** What `stripe({ … })`, `hmac({ … })` and their like return: a provider with this endpoint's secrets and policies. */
+/** The result of `stripe({ … })`, `hmac({ … })` and similar functions: a provider with this endpoint's secrets and policies. */
 export interface SourceDefinition<TPayload = unknown> extends SourcePolicies {
   readonly provider: Provider;
   readonly secrets: Secrets;
@@ -24,8 +24,8 @@ export type TenantSecrets =
 /** Options every source takes. Durations are milliseconds, or text such as '30s', '4h', '30d'. */
 export interface SourcePolicies {
   /**
-   * Who retries a failed handler. `own`: acknowledged once claim and work are committed, our relay retries.
-   * `provider`: the answer waits for the handlers, a failure is answered 500 and the provider's redelivery runs it again.
+   * Decides which side retries a failed handler. `own`: the delivery is acknowledged once claim and work are committed, and our relay
+   * retries. `provider`: the answer waits for the handlers. A failure is answered 500, and the provider's redelivery runs it again.
    * @default 'own'
    */
   readonly retries?: 'own' | 'provider';
@@ -43,9 +43,8 @@ export interface SourcePolicies {
    */
   readonly staleDuplicates?: 'accept' | 'reject';
   /**
-   * What to do when bytes that are known come under a new id that no signature covers.
-   * `flag` records and alerts; `refuse` also drops it as a duplicate.
-   * @default 'flag'
+   * How to treat known bytes that come under a new id without a signature. `flag` records and alerts. `refuse` also drops them as a
+   * duplicate. @default 'flag'
    */
   readonly suspectedReplays?: 'flag' | 'refuse';
   /** Largest accepted body in bytes, after decompression. @default the provider's, else 1048576 */
@@ -66,7 +65,10 @@ export interface SourcePolicies {
    * with an index, from now on, and go with the body. @default none
    */
   readonly searchPaths?: readonly string[];
-  /** Names for the secrets, in their order, by which the dashboard tells them apart: ['2026', 'old']. Never a part of one. @default none */
+  /**
+   * Names for the secrets, in their order, by which the dashboard distinguishes them: ['2026', 'old']. Never a part of a secret. @default
+   * none
+   */
   readonly secretHints?: readonly string[];
   /** Overrides whether a failure is transient or permanent, for all handlers of this source. */
   readonly classify?: Classifier;

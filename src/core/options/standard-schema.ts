@@ -1,6 +1,9 @@
 import { PermanentError } from '../errors.js';
 
-/** What is used of a Standard Schema (zod, valibot, arktype, …). @see https://standardschema.dev */
+/**
+ * The part of a Standard Schema (zod, valibot, arktype, …) that is used.
+ * @see https://standardschema.dev
+ */
 export interface StandardSchema<TOutput = unknown> {
   readonly '~standard': {
     readonly version: 1;
@@ -21,7 +24,7 @@ export interface StandardIssue {
 export class SchemaMismatch extends PermanentError {}
 
 /** @throws SchemaMismatch naming the paths, never the values */
-export async function validated(schema: StandardSchema, payload: unknown): Promise<unknown> {
+export async function validate(schema: StandardSchema, payload: unknown): Promise<unknown> {
   const result = await schema['~standard'].validate(payload);
   if (result.issues === undefined) return result.value;
   const lines = result.issues
@@ -38,16 +41,16 @@ function stepsOf({ path = [] }: StandardIssue): PropertyKey[] {
   return path.map((step) => (typeof step === 'object' ? step.key : step));
 }
 
-/** What an issue is about. */
+/** The part of the payload that an issue names. */
 function partOf(payload: unknown, issue: StandardIssue): unknown {
   let part = payload;
   for (const step of stepsOf(issue)) part = Object(part)[step] as unknown;
   return part;
 }
 
-/** Most texts and numbers of a part that are looked for in a message. */
+/** Most texts and numbers of a part that are searched for in a message. */
 const MAX_LEAVES = 1_000;
-/** As much of a longer text is looked for: some libraries cut what they repeat. */
+/** The length of a longer text that is searched for: some libraries shorten repeated values. */
 const HEAD = 8;
 
 /** A library's message without what it repeats of the payload: `Expected number but received "4242…"` (valibot, arktype). */

@@ -1,11 +1,11 @@
 import type { EventKey } from '../event.js';
 import type { DeadReason, ParkedReason } from '../states.js';
 
-/** What a person should know. Given to `onAlert` and logged; an `onAlert` that fails changes nothing else. */
+/** An alert for a person. It is given to `onAlert` and logged. An `onAlert` that fails changes nothing else. */
 export type Alert =
   /**
-   * A row is dead, each once. Where the database's answer was lost, it is told some seconds later, by each process that lost one. A
-   * process that is killed between the two tells nothing: `dead-letters` counts all.
+   * A row is dead. It fires once for a row. Where the database's answer was lost, it fires some seconds later, in each process that lost
+   * one. A process that is killed in between raises none: `dead-letters` counts all.
    */
   | {
       readonly kind: 'dead-letter';
@@ -26,9 +26,9 @@ export type Alert =
       readonly error?: string;
       readonly event?: EventKey;
     }
-  /** `skipStale` met a time more than a day ahead: the event ran, and the mark was not moved. */
+  /** `skipStale` got a time more than a day in the future. The event ran, and the mark was not moved. */
   | { readonly kind: 'future-time'; readonly name: string; readonly at: string; readonly event: EventKey }
-  /** At least `threshold` rows are dead. Told once until the number has fallen to half of it. */
+  /** At least `threshold` rows are dead. It fires again after the number has dropped below half of the threshold. */
   | { readonly kind: 'dead-letters'; readonly count: number; readonly threshold: number }
   /**
    * The same id came with other bytes (the first are kept), or known bytes under a new unsigned id. Each event once, and at most ten a
@@ -39,7 +39,10 @@ export type Alert =
       readonly conflict: 'other-bytes' | 'suspected-replay';
       readonly event: EventKey;
     }
-  /** `count` conflicts of the last minute, here alone: the provider's retries are not the same bytes, or someone tries. Told again only after the number fell to half. */
+  /**
+   * `count` conflicts of the last minute in this process. The provider's retries do not repeat the bytes, or someone tries. It fires again
+   * after the number has dropped below half.
+   */
   | {
       readonly kind: 'conflict-burst';
       readonly source: string;
@@ -48,7 +51,7 @@ export type Alert =
     }
   /** A claim has fewer handler rows than it is owed. Cannot occur; if it does, something else wrote to the tables. */
   | { readonly kind: 'missing-rows'; readonly event: EventKey; readonly owed: number; readonly found: number }
-  /** A handler's row is done, and its business record is not there. Told once a row. */
+  /** A handler's row is done, and its business record is missing. It fires once for a row. */
   | {
       readonly kind: 'missing-record';
       readonly outboxId: string;
@@ -87,9 +90,12 @@ export type Alert =
       readonly name: string;
       readonly event: EventKey;
     }
-  /** Rows that no running process has a handler or an effect for have waited for an hour. Told again only after they were gone. */
+  /** Rows without a handler or an effect in any running process have waited for an hour. It fires again after they were gone. */
   | { readonly kind: 'unknown-name'; readonly name: string; readonly rows: number }
-  /** The most overdue row has been due for `ageMs` milliseconds: too few relays, or none. Told again only after it fell to half. */
+  /**
+   * The most overdue row has been due for `ageMs` milliseconds: there are too few relays, or none. It fires again after the age has dropped
+   * below half.
+   */
   | { readonly kind: 'backlog'; readonly name: string; readonly ageMs: number; readonly thresholdMs: number }
   /** `count` requests of the last minute were not believed, here alone: a wrong secret, a proxy that changes bodies, or someone who tries. */
   | {
@@ -98,7 +104,7 @@ export type Alert =
       readonly count: number;
       readonly threshold: number;
     }
-  /** So large a part of the last minutes' deliveries are known events that the dedupe key looks wrong. */
+  /** So many deliveries of the last minutes are known events that the dedupe key is probably wrong. */
   | {
       readonly kind: 'duplicate-ratio';
       readonly source: string;

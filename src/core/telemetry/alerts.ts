@@ -14,7 +14,7 @@ export class Alerts {
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
-  /** Tells `listener` of every alert too; returns what ends it. */
+  /** Calls `listener` with every alert too. Returns a function that ends it. */
   listen(listener: (alert: Alert) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -23,10 +23,10 @@ export class Alerts {
   raise(alert: Alert): void {
     for (const listener of this.listeners) listener(alert);
     this.logger.warn(logLine(`alert ${alert.kind}`, alertFacts(alert)));
-    void this.tell(alert);
+    void this.notify(alert);
   }
 
-  private async tell(alert: Alert): Promise<void> {
+  private async notify(alert: Alert): Promise<void> {
     try {
       await this.options.onAlert?.(alert);
     } catch (error) {

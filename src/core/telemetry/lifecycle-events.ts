@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EventKey } from '../event.js';
 
-/** An event, and what is known of it where it came. */
+/** An event, with the facts that are known when it arrives. */
 export interface LifecycleOfEvent extends EventKey {
   readonly type: string;
 }
@@ -15,7 +15,7 @@ export interface LifecycleOfRow {
   readonly event?: EventKey;
 }
 
-/** What a listener is told, by the name of what has happened. */
+/** The fields of each lifecycle event, by its name. */
 export interface LifecycleEvents {
   /** Committed: the event is ours, with so many handlers owed for it. */
   readonly claimed: LifecycleOfEvent & { readonly id: string; readonly handlers: number };
@@ -36,9 +36,9 @@ export type LifecycleListener<N extends keyof LifecycleEvents> = (event: Lifecyc
 type Listeners = { [N in keyof LifecycleEvents]?: Set<LifecycleListener<N>> };
 
 /**
- * Tells the application of what happens here, after the commit, in this process alone: `lifecycle.on('dead', ({ name }) => …)`. A
- * listener is not waited for, and one that throws or rejects costs nothing. It is a notice and no promise: a process that dies has not
- * told of its last commit. Work that must not be lost is a handler or an effect.
+ * Events of this process for the application, after the commit: `lifecycle.on('dead', ({ name }) => …)`. A listener is not awaited, and an
+ * error of it has no effect. It is a notice and no promise: a process that dies does not emit its last commit. Work that must not be lost
+ * is a handler or an effect.
  */
 @Injectable()
 export class WebhookLifecycle {
@@ -53,7 +53,7 @@ export class WebhookLifecycle {
     return () => void all.delete(listener);
   }
 
-  /** Calls `event` only where somebody listens. */
+  /** Calls `event` only where a listener exists. @internal */
   emit<N extends keyof LifecycleEvents>(name: N, event: () => LifecycleEvents[N]): void {
     const all = this.listeners[name];
     if (all === undefined || all.size === 0) return;

@@ -61,7 +61,7 @@ export const METRICS = {
 
 export type MetricName = keyof typeof METRICS;
 
-/** What the gauges show; undefined where another instance measures. */
+/** The values of the gauges. Undefined where another instance measures them. */
 export interface MeasuredBacklog {
   readonly pending: number;
   readonly dead: number;
@@ -83,7 +83,7 @@ export function measure(name: MetricName, value: number, attributes: Attributes)
   else instrument.record(value, attributes);
 }
 
-/** Whether somebody gets what `measure` is told. */
+/** Whether a meter takes the values of `measure`. */
 export function isMeasured(): boolean {
   return known() !== undefined;
 }

@@ -5,7 +5,7 @@ import { isMeasured, measure, type MetricName } from './meters.js';
 /** Upper bounds of the histogram of answer times, in milliseconds; the last bucket is open. */
 export const ACK_BUCKETS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000] as const;
 
-/** What is counted for each source: requests answered, work settled, leases lost. Rejections count under `rejected:<reason>`. */
+/** The counts of each source: requests answered, work settled, leases lost. Rejections count under `rejected:<reason>`. */
 export type Metric =
   | 'deliveries'
   | 'duplicates'
@@ -31,7 +31,7 @@ export interface SecretUse {
   readonly deliveries: number;
   readonly lastAt: Date;
 }
-/** What was counted since the last drain. */
+/** The counts since the last drain. */
 export interface Counted {
   readonly metrics: readonly { readonly source: string; readonly metric: string; readonly value: number }[];
   readonly duplicates: readonly DuplicateCount[];
@@ -51,7 +51,7 @@ export class Tally {
   private secrets = new Map<string, Map<string, { deliveries: number; lastAt: number }>>();
 
   add(source: string, metric: Metric, by = 1): void {
-    if (isMeasured()) tell(source, metric, by);
+    if (isMeasured()) report(source, metric, by);
     this.count(source, metric, by);
   }
 
@@ -66,13 +66,13 @@ export class Tally {
   }
 
   /** Counts a verified delivery. */
-  received(source: string, verifiedBy: string): void {
+  countReceived(source: string, verifiedBy: string): void {
     this.add(source, 'deliveries');
-    this.used(source, verifiedBy);
+    this.countUse(source, verifiedBy);
   }
 
   /** Counts its verdict, and how long that took in milliseconds. */
-  answered(source: string, verdict: string, ms: number): void {
+  countAnswered(source: string, verdict: string, ms: number): void {
     this.add(source, bucketOf(ms));
     if (isMeasured()) {
       measure('webhook_inbox.deliveries', 1, { source, result: verdict });
@@ -82,7 +82,7 @@ export class Tally {
   }
 
   /** Counts one more delivery of a claimed event. */
-  duplicate({ source, tenant, eventId }: EventKey): void {
+  countDuplicate({ source, tenant, eventId }: EventKey): void {
     this.add(source, 'duplicates');
     const key = JSON.stringify([source, tenant, eventId]);
     const known = this.duplicates.get(key);
@@ -118,7 +118,7 @@ export class Tally {
     return counted;
   }
 
-  private used(source: string, fingerprint: string): void {
+  private countUse(source: string, fingerprint: string): void {
     const uses = of(this.secrets, source, () => new Map<string, { deliveries: number; lastAt: number }>());
     const use = of(uses, fingerprint, () => ({ deliveries: 0, lastAt: 0 }));
     use.deliveries += 1;
@@ -132,15 +132,17 @@ const TOLD = {
   lost: 'webhook_inbox.lease.losses',
 } as const;
 
-/** The counts that are metrics of their own; deliveries are told with their result, and the dead with their reason. */
-function tell(source: string, metric: Metric, by: number): void {
+/**
+ * Reports the counts that are metrics of their own. Deliveries are reported with their result, and dead rows with their reason, elsewhere.
+ */
+function report(source: string, metric: Metric, by: number): void {
   if (metric.startsWith('rejected:'))
     measure('webhook_inbox.rejections', by, { source, reason: metric.slice('rejected:'.length) });
   const name = (TOLD as Readonly<Record<string, MetricName | undefined>>)[metric];
   if (name !== undefined) measure(name, by, { source });
 }
 
-/** What a map has for a key, made where it has nothing. */
+/** The value of a key in a map. A missing one is made and added. */
 function of<T>(map: Map<string, T>, key: string, make: () => T): T {
   let found = map.get(key);
   if (found === undefined) map.set(key, (found = make()));

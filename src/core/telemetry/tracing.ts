@@ -41,8 +41,8 @@ function tracer(): Tracer | undefined {
     : provider.getDelegateTracer(SCOPE);
 }
 
-/** Runs `code` in a span; without an SDK as it is. An error is told by its text, which holds no value. */
-export async function spanned<T>(
+/** Runs `code` in a span. Without an SDK it only runs the code. An error is recorded by its text, which holds no value. */
+export async function inSpan<T>(
   name: string,
   { kind, attributes, parent = context.active(), links }: SpanOptions,
   code: (span?: Span) => Promise<T>,
@@ -92,7 +92,7 @@ export function linksTo(kept: readonly (string | undefined)[]): Link[] {
 }
 
 /** Names the route of the request's own span, which the instrumentation of http made, where no other instrumentation names it. */
-export function tellRoute(route: string | undefined): void {
+export function nameRoute(route: string | undefined): void {
   if (route === undefined) return;
   const active = context.active();
   const rpc = active.getValue(RPC_METADATA) as { route?: string } | undefined;

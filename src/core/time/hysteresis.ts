@@ -1,20 +1,23 @@
-/** Tells once that a figure has reached its threshold, and again only after it fell to half of it: figures flicker. */
+/**
+ * Decides when a figure alerts. It alerts once when the figure reaches its threshold. It alerts again after the figure has dropped to half
+ * of it, since figures flicker.
+ */
 export class Hysteresis {
-  private readonly told = new Set<string>();
+  private readonly alerted = new Set<string>();
 
-  /** True when this value is the one to tell of. */
-  reached(what: string, value: number, threshold: number): boolean {
+  /** Whether this value must alert. */
+  shouldAlert(what: string, value: number, threshold: number): boolean {
     if (value >= threshold) {
-      if (this.told.has(what)) return false;
-      this.told.add(what);
+      if (this.alerted.has(what)) return false;
+      this.alerted.add(what);
       return true;
     }
-    if (value <= threshold / 2) this.told.delete(what);
+    if (value <= threshold / 2) this.alerted.delete(what);
     return false;
   }
 
-  /** Whether it was told of, and has not fallen to half since. */
-  isTold(what: string): boolean {
-    return this.told.has(what);
+  /** Whether it has alerted, and has not dropped to half since. */
+  isAlerted(what: string): boolean {
+    return this.alerted.has(what);
   }
 }

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { Answer } from '../../core/answer.js';
 import { ANSWERS } from '../../inbox/answers.js';
-import type { Holding } from './byte-budget.js';
+import type { Holding } from './holding.js';
 import { Chunks } from './chunks.js';
 import { takeTurns } from './large-bodies.js';
 import { keepRawBody, rawBodyOf } from './raw-body.js';
@@ -12,14 +12,14 @@ const SLOW_BYTES_PER_MS = 16;
 /** Bytes of a refused body that are read so that its sender sees the answer; then the connection is closed. GitHub's largest are 25 MB. */
 const MAX_DROPPED_BYTES = 32 * 1024 * 1024;
 
-/** What came of a body: its bytes, or why they are not taken. */
+/** The end of a body: its bytes, or the reason why it was refused. */
 export type Arrived =
   { readonly bytes: Buffer; readonly holding: Holding } | { readonly refused: Answer } | 'gone';
 
-/** What is to be done when a connection ends. */
+/** Functions to call when a connection ends. */
 const connections = new WeakMap<object, Set<() => void>>();
 
-/** Node tells the end of a connection to the response whose turn it is alone, and to none of those that wait behind it. */
+/** Node emits the end of a connection on the response whose turn it is alone, and on none of those that wait behind it. */
 function atEndOf(connection: Partial<Socket> | undefined, over: () => void): void {
   // A serverless host makes requests without a connection.
   if (connection?.once === undefined) return;
@@ -47,7 +47,7 @@ export class Arrival {
   private ticks = 0;
   private idleTicks = 0;
   private inThisTick = 0;
-  /** The tick at which it is over, whatever is still to come. */
+  /** The tick at which the body is given up, complete or not. */
   private lastTick = Infinity;
   private over: (() => void) | undefined;
   /** Set once Node wants to end the connection, which waits for the rest of the body. */
@@ -97,13 +97,13 @@ export class Arrival {
   }
 
   /** Others need its room, or its answer is given and only waits to be read. */
-  givenUp(): void {
+  giveUp(): void {
     // Its request lasts until the answer is read, and the bytes with it.
     if (rawBodyOf(this.request) !== undefined) keepRawBody(this.request, { refused: ANSWERS.unavailable });
     this.refuse(ANSWERS.unavailable);
   }
 
-  whenOver(over: () => void): void {
+  onOver(over: () => void): void {
     this.over = over;
   }
 
@@ -126,8 +126,8 @@ export class Arrival {
   }
 
   /**
-   * Node closes a connection that is not kept right after the answer, and the system resets one with unread bytes: a sender that still
-   * writes would see the reset in place of the answer. So our side alone is ended, and the rest is read within the bounds.
+   * Node closes a connection that is not kept right after the answer, and the system resets one with unread bytes. A sender that still
+   * writes would see the reset instead of the answer. So our side alone is ended, and the rest is read within the bounds.
    */
   private linger(): void {
     const { socket, httpVersionMajor } = this.request;
@@ -139,7 +139,7 @@ export class Arrival {
     };
     socket.destroySoon = destroySoon;
     this.closeSoon = () => {
-      // A pipelined request begins before the end of the body in front of it is told.
+      // A pipelined request begins before the body in front of it has emitted its end.
       if (socket.destroySoon === destroySoon) socket.destroySoon = ownDestroySoon;
       if (this.isLast) socket.destroySoon();
     };
@@ -178,7 +178,7 @@ export class Arrival {
   private end(): void {
     const { holding } = this;
     if (holding === undefined) return this.finish('gone');
-    holding.arrived();
+    holding.markArrived();
     this.finish({ bytes: this.chunks.toBuffer(), holding });
   }
 

@@ -18,7 +18,7 @@ import { encodingOf, unpack } from './unpacking.js';
 /** A body may take this many ticks, and go without a byte for a third of them. */
 const TICKS = 30;
 
-/** Reads the bodies of webhook requests, whatever their content type, within the limits of their source, of time and of the byte budget. */
+/** Reads the bodies of webhook requests of any content type, within the limits of their source, of time and of the byte budget. */
 @Injectable()
 export class BodyIntake {
   /** Bodies that have not come to their end, those that are read and dropped too. */
@@ -32,10 +32,10 @@ export class BodyIntake {
   ) {}
 
   /**
-   * Reads the body before any parser does. What is refused is read to its end as well, and dropped: a sender that is still writing
-   * would not read the answer.
+   * Reads the body before any parser does. A refused body is read to its end as well, and dropped: a sender that is still writing would not
+   * read the answer.
    * @param address of the sender
-   * @returns false when nobody is left to answer
+   * @returns false when the sender has gone
    */
   async read(
     request: IncomingMessage,
@@ -55,13 +55,13 @@ export class BodyIntake {
     );
     this.follow(arrival);
     const arrived = await arrival.arrived;
-    const body = arrived === 'gone' ? arrived : await this.unpacked(request, source, arrived);
+    const body = arrived === 'gone' ? arrived : await this.unpack(request, source, arrived);
     if (body === 'gone' || arrival.isAnswered) return false;
     keepRawBody(request, body);
     return true;
   }
 
-  /** Reads and drops, within the bounds, what comes of a body that nobody wants. */
+  /** Reads and drops an unwanted body, within the bounds. */
   drop(request: IncomingMessage, response: ServerResponse): void {
     this.follow(Arrival.dropped(request, response));
   }
@@ -69,7 +69,7 @@ export class BodyIntake {
   /** The refusal of a request that no body makes right. */
   private refusal(request: IncomingMessage, source: Source): RawBody | undefined {
     const method = request.method ?? 'POST';
-    // The answer to it tells which methods there are.
+    // The answer names the methods that exist.
     if (!methodsOf(source).includes(method)) return { refused: ANSWERS.wrongMethod };
     if (Number(request.headers['content-length'] ?? 0) > source.maxBytes)
       return { refused: ANSWERS.tooLarge };
@@ -89,12 +89,12 @@ export class BodyIntake {
       provider.checkHead(head);
       return undefined;
     } catch (error) {
-      // Anything else is told by `verify`, with the bytes.
+      // Any other error is found again by `verify`, with the bytes.
       return error instanceof SignatureRejection ? { rejected: error } : undefined;
     }
   }
 
-  private async unpacked(
+  private async unpack(
     request: IncomingMessage,
     source: Source,
     arrived: Exclude<Arrived, 'gone'>,
@@ -115,7 +115,7 @@ export class BodyIntake {
   private follow(arrival: Arrival): void {
     if (arrival.isOver) return;
     this.arriving.add(arrival);
-    arrival.whenOver(() => this.arriving.delete(arrival));
+    arrival.onOver(() => this.arriving.delete(arrival));
     this.timer ??= this.tickLater();
   }
 

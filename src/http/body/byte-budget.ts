@@ -1,51 +1,19 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { Holding, largestOf, oldestOf, Share, type HeldBody } from './holding.js';
 
-/** For how long a source that was refused counts as waiting: its senders are told to come again after 5 s. */
+/** How long a refused source counts as waiting. Its senders were asked to come again after 5 s. */
 const WAITS_MS = 5_000;
 
-/** A look through all bodies for answered ones is followed by a rest of so many times its own length. */
+/** A search through all bodies for answered ones is followed by a rest of so many times its own length. */
 const REST = 10;
 
-/** What the budget asks of a body. */
-export interface HeldBody {
-  readonly isAnswered: boolean;
-  /** Called when others need its room; its bytes are given back by then. */
-  givenUp(): void;
-}
-
-/** The bytes that the bodies of one source hold, or those of them that one address sends. */
-class Share {
-  bytes = 0;
-  /** Bodies that are counted. */
-  bodies = 0;
-  waitsUntil = -Infinity;
-  /** Bodies that have not come to their end, the oldest first. These can be given up. */
-  readonly arriving = new Set<Holding>();
-  /** Shares of a source's addresses. */
-  readonly parts = new Map<string, Share>();
-
-  constructor(private readonly among: Map<string, Share>) {}
-
-  static of(among: Map<string, Share>, key: string): Share {
-    let share = among.get(key);
-    if (share === undefined) among.set(key, (share = new Share(among)));
-    return share;
-  }
-
-  /** Anyone may come from a million addresses. */
-  forget(key: string): void {
-    if (this.bodies === 0) this.among.delete(key);
-  }
-}
-
 /**
- * Bytes of bodies that may be in memory at once; a body beyond it is answered 503 rather than endangering the process.
- *
- * One source may use all of it. When it is full, it makes room for a body by giving up others that are still on their way: first a
- * body that comes slowly, then the oldest of the source that holds the most, then the oldest of the address that holds the most of
- * the same source. A source or an address never loses a body to one that holds more.
+ * The bytes of bodies that may be in memory at once. A body beyond it is answered 503, so that the process has enough memory. One source
+ * may use all of it. When it is full, it gives up bodies that are still arriving. The order is: a body that comes slowly, the oldest of the
+ * source that holds the most, the oldest of that source's address with the most. A source or an address never loses a body to one that
+ * holds more.
  */
 @Injectable()
 export class ByteBudget {
@@ -72,7 +40,7 @@ export class ByteBudget {
     return holding;
   }
 
-  closed(holding: Holding): void {
+  release(holding: Holding): void {
     this.holdings.delete(holding);
   }
 
@@ -108,8 +76,8 @@ export class ByteBudget {
   }
 
   /**
-   * Gives up bodies whose answers wait to be read: who sends one request behind another and reads nothing could hold the whole budget
-   * for as long as the connection lasts. With however many bodies, the looks take a tenth of the time at most.
+   * Gives up bodies whose answers wait to be read. A sender that pipelines requests and reads no answer could hold the whole budget for as
+   * long as its connection lasts. With any number of bodies, the search takes a tenth of the time at most.
    */
   private clearAnswered(): void {
     const began = performance.now();
@@ -151,123 +119,5 @@ export class ByteBudget {
       (one) => one !== source && (one.bytes > 0 || one.waitsUntil > now),
     );
     return this.options.byteBudget / (1 + others.length);
-  }
-}
-
-/** The share with the most bytes, if they are more than `bytes` and a body of it can be given up; else `own`. */
-function largestOf(shares: ReadonlyMap<string, Share>, own: Share, bytes: number): Share {
-  let largest = own;
-  let most = bytes;
-  for (const share of shares.values()) {
-    if (share === own || share.arriving.size === 0 || share.bytes <= most) continue;
-    largest = share;
-    most = share.bytes;
-  }
-  return largest;
-}
-
-function oldestOf({ arriving }: Share): Holding | undefined {
-  const [oldest] = arriving;
-  return oldest;
-}
-
-/** The bytes of one body, counted from the first of them to its answer, and to the end of all work with them. */
-export class Holding {
-  shares: readonly [Share, Share];
-  private bytes = 0;
-  private works = 0;
-  private isArriving = true;
-  private isCounted = false;
-  /** Nothing more is taken: the body was answered, refused or given up. */
-  private isClosed = false;
-
-  constructor(
-    private readonly budget: ByteBudget,
-    private readonly source: string,
-    private readonly address: string,
-    private readonly body: HeldBody,
-  ) {
-    this.shares = budget.sharesOf(source, address);
-    this.enter();
-    for (const share of this.shares) share.arriving.add(this);
-  }
-
-  /** False when there is no room for them, or nothing more is taken. */
-  take(bytes: number): boolean {
-    if (this.isClosed || !this.budget.makeRoom(this, bytes)) return false;
-    // To make room, this very body may have been given up.
-    this.change(bytes);
-    return true;
-  }
-
-  giveBack(bytes: number): void {
-    this.change(-bytes);
-  }
-
-  /** All of the body is here: it is not given up for others any more. */
-  arrived(): void {
-    this.isArriving = false;
-    for (const share of this.shares) share.arriving.delete(this);
-    this.budget.markSlow(this, false);
-  }
-
-  markSlow(isSlow: boolean): void {
-    this.budget.markSlow(this, isSlow && this.isArriving);
-  }
-
-  get isAnswered(): boolean {
-    return this.body.isAnswered;
-  }
-
-  giveUp(): void {
-    this.close();
-    this.body.givenUp();
-  }
-
-  /** Keeps the bytes counted until `work` has ended, also when the answer comes before. */
-  during<T>(work: Promise<T>): Promise<T> {
-    // The host may begin with what was answered already.
-    if (!this.isCounted) this.enter();
-    this.works += 1;
-    const end = () => {
-      this.works -= 1;
-      this.leaveIfOver();
-    };
-    work.then(end, end);
-    return work;
-  }
-
-  /** The body was answered, or nobody is left to answer. */
-  close(): void {
-    if (this.isClosed) return;
-    this.isClosed = true;
-    this.budget.closed(this);
-    this.arrived();
-    this.leaveIfOver();
-  }
-
-  private leaveIfOver(): void {
-    if (!this.isClosed || this.works > 0 || !this.isCounted) return;
-    this.isCounted = false;
-    this.count(-this.bytes);
-    for (const share of this.shares) share.bodies -= 1;
-    this.shares[1].forget(this.address);
-  }
-
-  private enter(): void {
-    this.shares = this.budget.sharesOf(this.source, this.address);
-    this.isCounted = true;
-    for (const share of this.shares) share.bodies += 1;
-    this.count(this.bytes);
-  }
-
-  private change(bytes: number): void {
-    this.bytes += bytes;
-    if (this.isCounted) this.count(bytes);
-  }
-
-  private count(bytes: number): void {
-    this.budget.count(bytes);
-    for (const share of this.shares) share.bytes += bytes;
   }
 }

@@ -3,8 +3,8 @@ const LARGEST_BLOCK = 1024 * 1024;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * The bytes of a body, put together. A sender may send each byte in a chunk of its own, and a buffer for each would take two hundred
- * times its bytes: behind the first, chunks are copied into blocks that are as large as all before them, and so at most double it.
+ * The bytes of a body, joined. A sender may send each byte in a chunk of its own, and a buffer for each would take two hundred times its
+ * bytes. So chunks behind the first are copied into blocks that are as large as all before them, which at most doubles the memory.
  */
 export class Chunks {
   private length = 0;

@@ -1,9 +1,9 @@
 /** Bodies of a provider's usual size are read as they come. */
 const LARGE_BYTES = 64 * 1024;
-/** How many large bodies are read on in one turn of the event loop, of which each brings a chunk or two. */
+/** How many large bodies are read in one turn of the event loop. Each brings a chunk or two. */
 const IN_A_TURN = 2;
 
-/** What a large body may do in its turn. */
+/** Continues the reading of a large body. */
 type GoOn = () => void;
 
 /** Those that wait, the first first. */
@@ -11,8 +11,8 @@ const waiting: GoOn[] = [];
 let next: NodeJS.Immediate | undefined;
 
 /**
- * Large bodies take turns. Node would read megabytes of each before it looks at any other connection, so that a small delivery beside
- * them would wait for all of them.
+ * Large bodies take turns. Node would read megabytes of each before it serves any other connection, so a small delivery beside them would
+ * wait for all of them.
  * @param bytes how many have come of the body
  * @param pause stops it
  * @param goOn reads it on

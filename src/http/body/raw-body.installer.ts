@@ -3,7 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../../core/errors.js';
 import type { Source } from '../../core/options/resolve-source.js';
-import { tellRoute } from '../../core/telemetry/tracing.js';
+import { nameRoute } from '../../core/telemetry/tracing.js';
 import { methodsOf } from '../../inbox/delivery.verifier.js';
 import { BodyIntake } from './body-intake.js';
 import type { AdapterRequest } from '../delivery-state.js';
@@ -12,6 +12,7 @@ import { ExpressWay, READER } from '../direct/express-way.js';
 import { HostAnswers } from '../direct/host-answers.js';
 import { HostPipeline } from '../direct/host-pipeline.js';
 import { LongPaths, type RouteAdding } from '../direct/long-paths.js';
+import { hideBody, NO_BODY, showNoBody } from './hidden-body.js';
 import { rawBodyOf } from './raw-body.js';
 import { addressOf, expressAddress } from '../sender-address.js';
 import { WebhookRoutes, type FoundRoute } from '../webhook.routes.js';
@@ -27,16 +28,13 @@ const BODY_PARSERS: ReadonlySet<string> = new Set([
   'multerMiddleware',
 ]);
 
-/** A content type for a request whose body has been read. */
-const NO_BODY = 'application/vnd.webhook-inbox.no-body';
-
-/** What this needs of Express. */
+/** The part of Express that this file uses. */
 interface ExpressLike {
   readonly request: object;
   /** `slash`: whether the layer is for every path. */
   readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
 }
-/** What this needs of Fastify. */
+/** The part of Fastify that this file uses. */
 interface FastifyLike {
   readonly supportedMethods: readonly string[];
   addHttpMethod(method: string, options: { hasBody: boolean }): unknown;
@@ -109,7 +107,7 @@ export class RawBodyInstaller {
     if (adapter.getType() === 'fastify') return this.longPaths.install(server);
     if (adapter.getType() !== 'express') return;
     const [express, ...others] = server.listeners('request');
-    // What others listen for is theirs: then the reader serves the route, when Express comes to it.
+    // Other listeners of the server must see the request too. Then the reader serves the route when Express comes to it.
     if (express === undefined || express !== adapter.getInstance() || others.length > 0) return;
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
@@ -120,7 +118,7 @@ export class RawBodyInstaller {
         return;
       }
       const { source, own } = found;
-      if (own !== undefined) tellRoute(own.route);
+      if (own !== undefined) nameRoute(own.route);
       const poweredBy = this.way?.poweredBy;
       if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
       this.readExpress(request, response, source)
@@ -130,7 +128,7 @@ export class RawBodyInstaller {
     });
   }
 
-  /** What of the application has webhooks take the long way, by name. */
+  /** Names of the parts of the application that make webhooks take its pipeline. */
   obstacles(): string[] {
     const [own] = this.routes.ownPaths();
     if (own === undefined) return [];
@@ -144,7 +142,7 @@ export class RawBodyInstaller {
 
   private install(): void {
     const httpAdapter = this.adapterHost.httpAdapter as HttpAdapterHost['httpAdapter'] | null;
-    // An application context (a worker, a cron) tells that its adapter is ready, too, and has none.
+    // An application context (a worker, a cron) calls this too, and has no adapter.
     if (httpAdapter === null) return;
     if (httpAdapter.getType() !== 'fastify') return this.installOnExpress();
     this.longPaths.watch(httpAdapter.getInstance<RouteAdding>());
@@ -177,7 +175,7 @@ export class RawBodyInstaller {
     this.readExpress(request, response, source).then((read) => {
       if (!read) return;
       if (this.isDirectOnExpress(found)) {
-        if (found.own !== undefined) tellRoute(found.own.route);
+        if (found.own !== undefined) nameRoute(found.own.route);
         this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
         return;
       }
@@ -188,25 +186,25 @@ export class RawBodyInstaller {
   }
 
   /**
-   * Fastify reads the body itself. Once we have it, the request is shown to Fastify as one without a body, so that no parser and
-   * no content type check stands in the way; the headers are put back before anything of the application sees them.
+   * Fastify reads the body itself. Once we have it, the request is shown to Fastify as one without a body, so that no parser and no content
+   * type check runs. The headers are put back before the application sees them.
    */
   private installOnFastify(fastify: FastifyLike): void {
     acceptMethods(fastify);
     const hidden = new WeakMap<IncomingMessage, IncomingMessage['headers']>();
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
-      const found = this.routes.routed(request);
+      const found = this.routes.chosen(request);
       if (found === undefined) return payload;
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
       if (!(await this.intake.read(raw, reply.raw, source, addressOf(request))))
         return new Promise(() => undefined);
       if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
-        // What hooks before this one have set, CORS for one.
+        // Headers that earlier hooks have set, for example CORS.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
-        tellRoute(own.route);
+        nameRoute(own.route);
         await this.direct.serve(raw, reply.raw, source, request.originalUrl ?? request.url);
         return payload;
       }
@@ -221,7 +219,7 @@ export class RawBodyInstaller {
       for (const name of ['content-type', 'content-length']) delete raw.headers[name];
       Object.assign(raw.headers, headers);
     });
-    // A module that is imported twice comes here twice, before it is told so.
+    // A module that is imported twice comes here twice, before its own error says so.
     if (!fastify.hasContentTypeParser(NO_BODY))
       fastify.addContentTypeParser(NO_BODY, (_request, _payload, done) => done(null));
   }
@@ -240,28 +238,8 @@ export class RawBodyInstaller {
   }
 }
 
-/**
- * What looks for a body after us finds none: parsers ask for these headers, multipart ones too, and would wait for bytes that have
- * been read. The content type stays, for code of the application that asks for it.
- */
-function showNoBody(request: IncomingMessage): void {
-  for (const name of ['content-length', 'transfer-encoding']) delete request.headers[name];
-  // Who reads without asking gets an empty body: the end has been told, and is not told again.
-  request.on('newListener', (event, listener: () => void) => {
-    if (event === 'end' && request.readableEnded) setImmediate(listener);
-  });
-}
-
 /** Nest 11 routes `@All()` for the methods that Fastify knows: PROPFIND, for one, would be answered 404 and not 405. */
 function acceptMethods(fastify: FastifyLike): void {
   for (const method of METHODS.filter((name) => name !== 'CONNECT'))
     if (!fastify.supportedMethods.includes(method)) fastify.addHttpMethod(method, { hasBody: true });
-}
-
-/** Makes the request one without a body to whoever looks at its headers from here on. */
-function hideBody(request: IncomingMessage): void {
-  for (const name of ['content-type', 'content-length', 'transfer-encoding']) delete request.headers[name];
-  // Fastify refuses one of this method that names no type, and before 5.12 one without a body.
-  if (request.method === 'QUERY')
-    Object.assign(request.headers, { 'content-type': NO_BODY, 'content-length': '1' });
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Answer } from '../../core/answer.js';
 import type { SignatureRejection } from '../../core/errors.js';
-import type { Holding } from './byte-budget.js';
+import type { Holding } from './holding.js';
 
 /** The bytes of a request, or why they were not taken. */
 export type RawBody =
@@ -16,7 +16,7 @@ export function keepRawBody(request: IncomingMessage, body: RawBody): void {
   raw.set(request, body);
 }
 
-/** What the reader kept of a request; undefined when it never saw it. */
+/** The bytes that the reader kept of a request. Undefined when it never read the request. */
 export function rawBodyOf(request: IncomingMessage): RawBody | undefined {
   return raw.get(request);
 }

@@ -11,7 +11,7 @@ import type { Answer } from '../../core/answer.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import type { Encoding } from '../../core/options/source.js';
 import { ANSWERS } from '../../inbox/answers.js';
-import type { Holding } from './byte-budget.js';
+import type { Holding } from './holding.js';
 import { Chunks } from './chunks.js';
 
 const CHUNK_BYTES = 64 * 1024;

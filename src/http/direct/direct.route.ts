@@ -13,8 +13,8 @@ import { SourceUrls } from '../source-urls.js';
 import { WebhookRequests } from '../webhook.requests.js';
 
 /**
- * Serves the module's own route as soon as the bytes are there, as guard, controller and interceptor would, without the way to them:
- * for applications that have put nothing on that way.
+ * Serves the module's own route as soon as the bytes are there. It does the work of guard, controller and interceptor, for applications
+ * that have put nothing between them.
  */
 @Injectable()
 export class DirectRoute {
@@ -29,7 +29,7 @@ export class DirectRoute {
   ) {}
 
   /**
-   * Answers in any case: behind it is nobody who would.
+   * Answers in any case, since no later handler would.
    * @param url the target as received
    */
   async serve(
@@ -44,13 +44,13 @@ export class DirectRoute {
       const isBegun = response.headersSent;
       if (isBegun) response.destroy();
       else this.writer.writeDirect(response, ANSWERS.unavailable);
-      this.tell(source, isBegun ? 'its connection was ended' : 'answered 503', error);
+      this.log(source, isBegun ? 'its connection was ended' : 'answered 503', error);
     }
   }
 
   /** The answer to a name that is no source's, where the adapter has none of its own. */
   refuseUnknown(response: ServerResponse): void {
-    const { answer } = this.requests.refused(
+    const { answer } = this.requests.refuse(
       '',
       'unknown-source',
       'no source has so long a name',
@@ -59,8 +59,8 @@ export class DirectRoute {
     this.writer.writeDirect(response, answer);
   }
 
-  private tell(source: Source, end: string, error: unknown): void {
-    const line = this.lines.next(source.name);
+  private log(source: Source, end: string, error: unknown): void {
+    const line = this.lines.admit(source.name);
     if (line === undefined) return;
     const text = `a webhook could not be served, ${end}; the provider sends it again: ${errorText(error)}`;
     this.logger.error(logLine(text, { source: source.name, ...line }));
@@ -69,7 +69,7 @@ export class DirectRoute {
   private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
     try {
       const received = this.requests.of(source, request, url);
-      return await this.inbox.serve(source, received, () => this.urls.cameToOwnRoute(source.name));
+      return await this.inbox.serve(source, received, () => this.urls.warnOfOwnRoute(source.name));
     } catch (error) {
       if (error instanceof RefusedDelivery) return error.answer;
       throw error;

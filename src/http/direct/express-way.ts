@@ -23,7 +23,7 @@ export interface ExpressApp {
   readonly handle?: { readonly name: string };
   enabled?(setting: string): boolean;
 }
-/** What this needs of Nest's adapter. */
+/** The part of Nest's adapter that this file uses. */
 export interface ExpressAdapterLike {
   readonly onRequestHook?: unknown;
   readonly onResponseHook?: unknown;
@@ -42,8 +42,8 @@ const MAX_KNOWN = 1_000;
 const MAX_KNOWN_LENGTH = 200;
 
 /**
- * What stands on the way of a request through Express. A layer is passed by only if it is known to do nothing to a webhook: the
- * adapter's own, this module's reader, and the parsers that Nest installs itself, for which there is no body left. Names prove nothing.
+ * The layers of Express between a request and its route. A layer is skipped only if it is known to do nothing to a webhook: the adapter's
+ * own, this module's reader, and the parsers that Nest installs itself. A name proves nothing.
  */
 export class ExpressWay {
   private readonly idle = new Set<Layer>();
@@ -62,16 +62,16 @@ export class ExpressWay {
   install(reader: object): void {
     const { adapter } = this;
     this.handle = this.app.handle;
-    // The one layer is the adapter's own. What an application has put there before it is seen by nobody but Express.
+    // The one layer is the adapter's own. Layers that the application has put there before it are known to Express alone.
     this.isFresh = this.stack.length === 1;
     if (this.isFresh) this.idle.add(this.stack[0]!);
-    this.note(() => adapter.use(reader));
+    this.addIdle(() => adapter.use(reader));
     if (Object.hasOwn(adapter, 'registerParserMiddleware')) return;
     adapter.registerParserMiddleware = (...given) => {
       // Nest's own method is the prototype's.
       delete adapter.registerParserMiddleware;
-      this.note(() => adapter.use(reader));
-      return this.note(() => adapter.registerParserMiddleware?.(...given));
+      this.addIdle(() => adapter.use(reader));
+      return this.addIdle(() => adapter.registerParserMiddleware?.(...given));
     };
   }
 
@@ -80,7 +80,7 @@ export class ExpressWay {
     const { adapter } = this;
     if (adapter.onRequestHook !== undefined || adapter.onResponseHook !== undefined) return false;
     if (Object.keys(this.app.router?.params ?? {}).length > 0) return false;
-    if (!this.isAsSeen()) this.look();
+    if (!this.isAsSeen()) this.readStack();
     if (!this.isSound) return false;
     let known = this.clear.get(path);
     if (known === undefined) {
@@ -115,7 +115,7 @@ export class ExpressWay {
   }
 
   /** Layers that `install` adds are idle for a webhook, where their names say that Nest or this module has made them. */
-  private note<T>(install: () => T): T {
+  private addIdle<T>(install: () => T): T {
     const before = this.stack.length;
     const result = install();
     for (const layer of this.stack.slice(before)) {
@@ -136,7 +136,7 @@ export class ExpressWay {
     );
   }
 
-  private look(): void {
+  private readStack(): void {
     this.seen = this.stack.map((layer) => [layer, layer.handle, handlersOf(layer).length] as const);
     this.clear.clear();
     this.isSound = this.isFresh && this.isUnchanged();

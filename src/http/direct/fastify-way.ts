@@ -1,7 +1,7 @@
 /** Hooks that Fastify runs before the answer is on its way, from those on that read the bytes; how many of them are this module's. */
 const LATER_HOOKS = { preParsing: 1, preValidation: 1, preHandler: 0, preSerialization: 0, onSend: 0 };
 
-/** What Fastify keeps of a route. */
+/** The context that Fastify keeps for a route. */
 interface RouteContext extends Readonly<
   Partial<Record<keyof typeof LATER_HOOKS, readonly unknown[] | null>>
 > {
@@ -13,8 +13,8 @@ interface RouteContext extends Readonly<
 const clear = new WeakMap<RouteContext, boolean>();
 
 /**
- * Whether nothing of the application stands between the reader's hook and the route: no hook, no schema, no time limit, and nothing
- * that may have wrapped the route's handler as it was added. Fastify keeps that to itself: what is not found there may be anything.
+ * Whether the application has nothing between the reader's hook and the route: no hook, no schema, no time limit, and no wrapper that was
+ * added with the route. Fastify keeps these to itself, so a missing field counts as an obstacle.
  */
 export function isFastifyClear(request: object): boolean {
   const context = hidden<RouteContext>(request, 'fastify.context');

@@ -21,7 +21,7 @@ const ENHANCERS: readonly Part[] = [
   part(AnswerFilter, 'catch'),
 ];
 
-/** What the application has put on the way of a request to the module's own route. */
+/** Finds out which parts of the application stand between a request and the module's own route. */
 @Injectable()
 export class HostPipeline {
   private isNestEmpty: boolean | undefined;
@@ -43,7 +43,7 @@ export class HostPipeline {
     return this.isNestClear() && isFastifyClear(request);
   }
 
-  /** What of the application has requests take the long way, by name; nothing where they take the direct one. */
+  /** Names of the parts of the application that make requests take its pipeline. Empty where they take the direct route. */
   obstacles(): string[] {
     const { config } = this;
     const named = (kind: string, found: readonly object[]) =>

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { targetOf } from '../request-target.js';
 import type { WebhookRoutes } from '../webhook.routes.js';
 
-/** What this needs of Fastify. */
+/** The part of Fastify that this file uses. */
 export interface RouteAdding {
   addHook(
     name: 'onRoute',

@@ -2,8 +2,8 @@ import { Injectable, type Type } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 
 /**
- * Whether the application has put something in the place of this module's guard or interceptor: by a provider under its class, by
- * `overrideProvider` or `overrideGuard` in a test, or by changing a method.
+ * Finds out whether the application has replaced this module's guard or interceptor: by a provider under its class, by `overrideProvider`
+ * or `overrideGuard` in a test, or by changing a method.
  */
 @Injectable()
 export class OwnEnhancers {
@@ -12,8 +12,8 @@ export class OwnEnhancers {
   constructor(private readonly modules: ModulesContainer) {}
 
   /**
-   * What runs in the place of `own`: Nest makes an enhancer of each class that a decorator names, whatever providers there are.
-   * @returns undefined where `own` is to run itself: nothing has replaced it, or it is the replacement
+   * The instance that runs instead of `own`. Nest makes an enhancer of each class that a decorator names, beside the providers.
+   * @returns undefined where `own` must run itself: nothing has replaced it, or it is the replacement
    */
   insteadOf<T extends object>(own: T, type: Type<T>, method: keyof T): T | undefined {
     if (!isPlain(own, type, method)) return undefined;

@@ -31,7 +31,7 @@ export interface BackfillOptions extends Partial<Decider> {
   readonly until?: Date;
   /** Stops between two events. */
   readonly signal?: AbortSignal;
-  /** Told after each batch of claims. */
+  /** Called after each batch of claims. */
   readonly onProgress?: (report: BackfillReport) => void;
 }
 
@@ -52,8 +52,8 @@ export interface BackfillReport {
 const BATCH = 100;
 
 /**
- * Pulls a provider's own list of events through the claim: what a webhook has brought is a duplicate, what none has is claimed as if
- * it had, with origin `backfill`. Safe to stop and to run again, and beside webhooks that arrive meanwhile.
+ * Claims the events of a provider's own list. An event that a webhook has brought is a duplicate. Any other event is claimed as if a
+ * webhook had brought it, with origin `backfill`. It is safe to stop it, to run it again, and to run it while webhooks arrive.
  */
 @Injectable()
 export class Backfills {
@@ -71,39 +71,41 @@ export class Backfills {
   ) {}
 
   /**
-   * @throws WebhookInboxError UNKNOWN_SOURCE; BACKFILL_REFUSED when `since` lies before what claims are kept for, when nothing lists
-   *   the source's events, or when only routes handle them; what the method throws
+   * @throws WebhookInboxError UNKNOWN_SOURCE
+   * @throws WebhookInboxError BACKFILL_REFUSED when `since` lies before the retention of claims, when no method lists the source's events,
+   * or when only routes handle them
+   * @throws the error of the method
    */
   async run(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
     const deed = { action: 'backfill', target: sourceName, detail: { since: String(options.since) } };
-    return this.audit.notedIfAsked(deed, options, async () => {
+    return this.audit.recordIfAsked(deed, options, async () => {
       const report = await this.runNow(sourceName, options);
       return [report, { ...report }];
     });
   }
 
   /**
-   * What `run` would claim. Reads the provider's list, and changes nothing.
+   * Counts the events that `run` would claim. Reads the provider's list, and changes nothing.
    * @throws as `run` does
    */
   async preview(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
-    return this.each(sourceName, options, (events) => this.unknown(events));
+    return this.forEachBatch(sourceName, options, (events) => this.countUnknown(events));
   }
 
   private async runNow(sourceName: string, options: BackfillOptions): Promise<BackfillReport> {
-    const report = await this.each(sourceName, options, (events) => this.claim(events));
+    const report = await this.forEachBatch(sourceName, options, (events) => this.claim(events));
     const since = options.since.toISOString();
     this.logger.log(logLine('backfill ended', { source: sourceName, since, ...report }));
     return report;
   }
 
   /** @param take gives how many of a batch's events are new */
-  private async each(
+  private async forEachBatch(
     sourceName: string,
     { since, until, signal, onProgress }: BackfillOptions,
     take: (events: readonly IncomingEvent[]) => Promise<number>,
   ): Promise<BackfillReport> {
-    const { source, list } = this.backfillable(sourceName, since);
+    const { source, list } = this.checkBackfillable(sourceName, since);
     const report = { seen: 0, claimed: 0, known: 0, tooOld: 0, unusable: 0 };
     const batch: IncomingEvent[] = [];
     const flush = async () => {
@@ -125,14 +127,14 @@ export class Backfills {
     return report;
   }
 
-  private backfillable(name: string, since: Date): { source: Source; list: ListEvents } {
+  private checkBackfillable(name: string, since: Date): { source: Source; list: ListEvents } {
     const source = knownSource(this.options, name);
     const list = this.explorer.list(name);
     if (list === undefined)
       throw refused(`no method has @BackfillSource('${name}'): write one that yields the provider's list`);
     if ([...this.registry.routes().values()].some((route) => route.source === name))
       throw refused(`source '${name}' has a route with @UseWebhook, which only a delivery can run`);
-    // A claim is kept by its arrival, which is never before the event: what happened within the window is known if it ever came.
+    // A claim is kept by its arrival, which is never before the event. So an event within the window is still known if it ever came.
     if (!(since.getTime() >= Date.now() - source.retentionMs)) {
       throw refused(
         `expected \`since\` within the ${source.retentionMs / 86_400_000} days that claims of source '${name}' are kept, received ` +
@@ -178,7 +180,7 @@ export class Backfills {
   }
 
   /** How many are not claimed yet. */
-  private async unknown(events: readonly IncomingEvent[]): Promise<number> {
+  private async countUnknown(events: readonly IncomingEvent[]): Promise<number> {
     const unique = new Map(events.map((event) => [keyText(event), event]));
     let count = 0;
     for (const event of unique.values())
@@ -224,7 +226,7 @@ export class Backfills {
     const claims = events.map((event) => ({
       event,
       origin: 'backfill' as const,
-      rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.row(event, name)),
+      rows: this.registry.match(event.source, event.type).map(({ name }) => this.claimer.rowFor(event, name)),
     }));
     const results = await this.claimer.transaction((manager, secondTry) =>
       this.claimer.claim(manager, claims, secondTry),
@@ -233,7 +235,10 @@ export class Backfills {
   }
 }
 
-/** What a list is read from, one event after the other; a promise of it is awaited. @throws WebhookInboxError */
+/**
+ * The provider's list, one event after the other. A promise of a list is awaited.
+ * @throws WebhookInboxError
+ */
 async function listed(source: string, value: unknown): Promise<AsyncIterable<BackfillEvent>> {
   const list = await value;
   if (typeof list === 'object' && list !== null && (Symbol.asyncIterator in list || Symbol.iterator in list))

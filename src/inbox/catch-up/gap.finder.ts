@@ -35,22 +35,23 @@ export class GapFinder {
   ) {}
 
   start(): void {
-    for (const { source, everyMs } of this.explorer.scheduled()) this.next(source, everyMs);
+    for (const { source, everyMs } of this.explorer.scheduled()) this.scheduleNext(source, everyMs);
   }
 
   stop(): void {
     this.stopping.abort();
   }
 
-  private next(source: string, everyMs: number): void {
+  private scheduleNext(source: string, everyMs: number): void {
     if (this.stopping.signal.aborted) return;
-    const look = () => void this.lookQuietly(source, everyMs).then(() => this.next(source, everyMs));
-    this.timers.after(`webhook-inbox:gaps-${source}`, everyMs, look, { keepsAlive: false });
+    const look = () =>
+      void this.searchQuietly(source, everyMs).then(() => this.scheduleNext(source, everyMs));
+    this.timers.schedule(`webhook-inbox:gaps-${source}`, everyMs, look, { keepsAlive: false });
   }
 
-  /** One look, unless another instance has looked within the interval. */
-  async lookQuietly(source: string, everyMs: number): Promise<BackfillReport | undefined> {
-    // Kept after the look: whoever looks next is this instance, or another one when this one has ended.
+  /** One search, unless another instance has searched within the interval. */
+  async searchQuietly(source: string, everyMs: number): Promise<BackfillReport | undefined> {
+    // The lease is kept after the search. This instance searches next, or another one when this one has ended.
     const mine = () =>
       this.leases.take(this.dataSource.manager, `gaps ${source}`, this.instance.id, 1.5 * everyMs);
     try {

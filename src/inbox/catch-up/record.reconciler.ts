@@ -2,12 +2,13 @@ import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../../core/classify.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import type { WebhookEvent } from '../../core/event.js';
 import { outcomeOf } from '../../core/lazy.js';
 import { errorText, logLine } from '../../core/log/log.js';
-import type { ResolvedOptions, ResolvedRecord } from '../../core/options/resolve-options.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import type { ResolvedRecord } from '../../core/options/resolve-work.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import { Deadline } from '../../outbox/runs/deadline.js';
@@ -16,9 +17,9 @@ import type { ClaimCursor } from '../../storage/claim.store.js';
 import { inTransaction, onConnection } from '../../storage/postgres/connection.js';
 import { RecordStore, type DoneRow } from '../../storage/record.store.js';
 
-/** What came of looking for the business records of `done` rows. */
+/** Counts of a search for the business records of `done` rows. */
 export interface RecordReport {
-  /** Rows whose record was looked for. */
+  /** Rows whose record was searched for. */
   readonly checked: number;
   /** Rows whose record is missing, the ones below included. */
   readonly missing: number;
@@ -36,8 +37,8 @@ const INSUFFICIENT_PRIVILEGE = '42501';
 const PAGE_MS = 60_000;
 
 /**
- * Finds events that are done although what their handler wrote is not there. Claim, record and completion commit together, so that
- * this cannot come from a crash: someone restored a table or deleted a record. It never looks at a row in work.
+ * Finds events that are done although their handler's record is missing. Claim, record and completion commit together, so a crash cannot
+ * cause this. A table was restored, or a record deleted. It reads no row that is pending.
  */
 @Injectable()
 export class RecordReconciler {
@@ -53,8 +54,8 @@ export class RecordReconciler {
   ) {}
 
   /**
-   * @param mine asked between batches; false ends the pass, since another instance has taken over
-   * @param report filled as it goes, so that it tells what was done also when the pass throws
+   * @param mine called between batches; false ends the pass, since another instance has taken over
+   * @param report filled during the pass, so that it is right also when the pass throws
    * @param changes false: only counts
    */
   async reconcile(
@@ -67,7 +68,7 @@ export class RecordReconciler {
       if (record === undefined) continue;
       let cursor: ClaimCursor | undefined;
       do {
-        const rows = await this.page(handler, record, cursor);
+        const rows = await this.readPage(handler, record, cursor);
         await this.check(handler, record, rows, report, changes);
         cursor = rows.length < BATCH ? undefined : rows.at(-1);
         if (cursor !== undefined && !(await mine())) return;
@@ -75,7 +76,7 @@ export class RecordReconciler {
     }
   }
 
-  private page(
+  private readPage(
     handler: Handler,
     record: ResolvedRecord,
     cursor: ClaimCursor | undefined,
@@ -84,7 +85,7 @@ export class RecordReconciler {
     const { windowMs, minAgeMs } = record;
     return onConnection(
       this.dataSource,
-      (manager) => this.store.done(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor),
+      (manager) => this.store.listDone(manager, handler.source, names, windowMs, minAgeMs, BATCH, cursor),
       PAGE_MS,
     );
   }
@@ -96,7 +97,7 @@ export class RecordReconciler {
     report: { -readonly [K in keyof RecordReport]: number },
     changes: boolean,
   ): Promise<void> {
-    const found = await this.missing(record, this.read(rows), this.dataSource.manager);
+    const found = await this.findMissing(record, this.read(rows), this.dataSource.manager);
     report.checked += found.checked;
     let unchecked = rows.length - found.checked;
     let error = found.error;
@@ -127,7 +128,7 @@ export class RecordReconciler {
     });
   }
 
-  private async missing(
+  private async findMissing(
     { look, timeoutMs }: ResolvedRecord,
     rows: readonly Candidate[],
     manager: EntityManager,
@@ -135,7 +136,7 @@ export class RecordReconciler {
     if ('missing' in look) {
       try {
         const events = rows.map(({ seen }) => seen);
-        const missing = await limited(timeoutMs, async (signal) =>
+        const missing = await withDeadline(timeoutMs, async (signal) =>
           missingOf(await look.missing(events, manager, { signal }), signal),
         );
         const ids = new Set(missing.map(({ id }) => id));
@@ -151,7 +152,7 @@ export class RecordReconciler {
       try {
         const where = look.where(row.seen);
         refuseEmpty(where);
-        const exists = await limited(timeoutMs, () =>
+        const exists = await withDeadline(timeoutMs, () =>
           // A record that was soft-deleted is there: to run its event again would bring it back.
           manager.exists(look.entity, { where, withDeleted: true }),
         );
@@ -164,23 +165,23 @@ export class RecordReconciler {
     return { missing, checked, error };
   }
 
-  /** Looks again under the row's lock, and marks it. False when it is no longer missing, or no longer done. */
+  /** Searches again under the row's lock, and marks the row. False when the record is no longer missing, or the row no longer done. */
   private async settle(record: ResolvedRecord, row: Candidate, changes: boolean): Promise<boolean> {
     const { manager } = this.dataSource;
     const isMissing = await inTransaction(manager, this.options.claimTimeoutMs, async (transaction) => {
       if (!(await this.store.lock(transaction, row.outboxId))) return false;
       if ('where' in record.look) await this.store.refuseHiddenRows(transaction);
-      const again = await this.missing(record, [row], transaction);
+      const again = await this.findMissing(record, [row], transaction);
       if (again.error !== undefined) throw hiddenOr(again.error);
       if (again.missing.length === 0) return false;
       if (changes) await this.store.mark(transaction, row.outboxId, record.onMissing === 'reprocess');
       return true;
     });
-    if (isMissing && changes) this.tell(record, row);
+    if (isMissing && changes) this.alert(record, row);
     return isMissing;
   }
 
-  private tell({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
+  private alert({ onMissing: action }: ResolvedRecord, { outboxId, name, event }: Candidate): void {
     const { source, tenant, eventId } = event;
     this.alerts.raise({ kind: 'missing-record', outboxId, name, event: { source, tenant, eventId }, action });
   }
@@ -193,8 +194,8 @@ async function missingOf(answer: unknown, signal: AbortSignal): Promise<readonly
   throw new Error(`businessRecord.missing: expected an array of events, received ${typeof missing}`);
 }
 
-/** A look that never ends must not hold up the reconciler, nor its lease and what waits for it. */
-async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Promise<T>): Promise<T> {
+/** A search that never ends must not hold up the reconciler, its lease, or the searches behind it. */
+async function withDeadline<T>(timeoutMs: number, look: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const deadline = new Deadline('the query for a business record', timeoutMs);
   try {
     return await orAborted(look(deadline.signal), deadline.signal);
@@ -203,7 +204,7 @@ async function limited<T>(timeoutMs: number, look: (signal: AbortSignal) => Prom
   }
 }
 
-/** The first look was allowed, so that the second one can have been refused because of policies alone. */
+/** The first search was allowed, so only row-level security can have refused the second. */
 function hiddenOr(error: unknown): unknown {
   if (sqlStateOf(error) !== INSUFFICIENT_PRIVILEGE) return error;
   const text =

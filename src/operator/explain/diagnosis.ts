@@ -1,5 +1,5 @@
 import { headOf } from '../../core/event.js';
-import { toldEncoding, type WebhookRequest } from '../../core/request.js';
+import { printableEncoding, type WebhookRequest } from '../../core/request.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import { bodyVariants, type BodyVariant } from './body-variants.js';
 import { headerVariants } from './header-variants.js';
@@ -20,7 +20,7 @@ export type DiagnosisCode =
   | 'unusable-event-id'
   | 'unexplained';
 
-/** What is most likely wrong with a request that was not believed. */
+/** The most likely fault of a rejected request. */
 export interface Diagnosis {
   readonly code: DiagnosisCode;
   /** A sentence for a person, with what to do. Never holds a secret or a signature. */
@@ -33,7 +33,7 @@ export interface Rejected {
   readonly request: WebhookRequest;
 }
 
-/** What a diagnosis may use. */
+/** The means of a diagnosis. */
 export interface Means {
   /** All that are configured. */
   readonly sources: Iterable<Source>;
@@ -42,10 +42,10 @@ export interface Means {
   readonly budget: TrialBudget;
 }
 
-/** What a call of an application's `secrets` function takes of the budget. */
+/** The part of the budget that a call of an application's `secrets` function uses. */
 const ASKED_BYTES = 64 * 1024;
 
-/** What writing a body once more takes, in hashes of it. */
+/** The cost of making another form of a body, in hashes of it. */
 const MAKING = 8;
 
 /** One rejection, while what may have been meant is tried. */
@@ -212,7 +212,7 @@ function unexplained({ reason, detail, request }: Rejected): Diagnosis {
   if (encoding !== undefined) {
     return {
       code: 'compressed',
-      explanation: `The body came with Content-Encoding ${toldEncoding(encoding)}: the sender may have signed it before it was compressed, or a proxy compressed it.`,
+      explanation: `The body came with Content-Encoding ${printableEncoding(encoding)}: the sender may have signed it before it was compressed, or a proxy compressed it.`,
     };
   }
   if (reason === 'wrong-signature') {

@@ -11,7 +11,7 @@ const HEX = /^(?:[0-9a-fA-F]{2}){20,64}$/;
 const BASE64 = /^[\w+/-]{26,90}={0,2}$/;
 const MAX_HEADERS = 4;
 
-/** As other senders write a digest: in another encoding, with or without a prefix. Of the first headers that look like one. */
+/** The digest in other spellings: another encoding, with or without a prefix. Of the first headers that resemble a digest. */
 export function headerVariants(headers: RequestHeaders): HeaderVariant[] {
   const entries = headers.entries();
   return entries

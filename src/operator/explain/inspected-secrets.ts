@@ -10,7 +10,7 @@ export interface InspectedSecret extends SecretVerdict {
   /** The source's own name for it (`secretHints`). */
   readonly hint: string | null;
   readonly fingerprint: string;
-  /** False: no longer configured here. Null: a function gives the secrets, so that nobody can tell. */
+  /** False: no longer configured here. Null: a function gives the secrets, so this is unknown. */
   readonly configured: boolean | null;
   readonly deliveries: number;
   readonly lastAt: Date | null;

@@ -3,7 +3,7 @@ import type { EntityManager } from 'typeorm';
 import { storable } from '../../core/event.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { logLine } from '../../core/log/log.js';
-import { toldType, type WebhookRequest } from '../../core/request.js';
+import { printableType, type WebhookRequest } from '../../core/request.js';
 import { uuidV7 } from '../../core/outbox-id.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import type { Source } from '../../core/options/resolve-source.js';
@@ -44,7 +44,7 @@ export class RejectionExplainer {
   /** Explains the samples since the last call, within a budget for all of them. Returns how many. */
   async explain(manager: EntityManager): Promise<number> {
     const budget = new TrialBudget();
-    // What small ones leave of their part the large ones have.
+    // Large samples use the budget that small ones have left.
     const samples = this.rejections.takeSamples().sort(bySize);
     for (const [index, sample] of samples.entries()) {
       budget.shareWith(samples.length - 1 - index);
@@ -110,7 +110,7 @@ export class RejectionExplainer {
         diagnosis: code,
         explanation: storable(explanation, 1_000),
         bytes: request.rawBody.length,
-        contentType: toldType(request.headers.first('content-type')),
+        contentType: printableType(request.headers.first('content-type')),
         headerNames: [...new Set(entries.map(([name]) => storable(name, 100)))].slice(0, MAX_NAMES),
         method: request.method,
       },

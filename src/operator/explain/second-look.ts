@@ -12,7 +12,7 @@ import { DeliveryVerifier } from '../../inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../inbox/event.dispatcher.js';
 import { RejectionStore, type KeptRequest } from '../../storage/desk/rejection.store.js';
 
-/** What became of kept requests that were verified again. */
+/** Counts of kept requests that were verified again. */
 export interface SecondLookReport {
   readonly looked: number;
   /** Right after all, and now claimed. */
@@ -24,7 +24,7 @@ export interface SecondLookReport {
    * another call.
    */
   readonly notClaimed: number;
-  /** `after` for the next call; absent when all were looked at. */
+  /** `after` for the next call. Absent when all requests were verified. */
   readonly next?: string;
 }
 
@@ -32,7 +32,7 @@ type Outcome = 'ok' | 'duplicate' | 'wrong' | 'not-claimed';
 
 const BATCH = 50;
 
-/** Verifies kept requests once more, judged as of their arrival: what a corrected secret makes right is taken in. */
+/** Verifies kept requests once more, judged as of their arrival. Requests that a corrected secret makes right are claimed. */
 @Injectable()
 export class SecondLook {
   private readonly logger = new InboxLogger();
@@ -53,7 +53,7 @@ export class SecondLook {
     const source = knownSource(this.options, sourceName);
     const kept = await this.store.kept(this.dataSource.manager, sourceName, BATCH, after);
     const outcomes: Outcome[] = [];
-    for (const request of kept) outcomes.push(await this.one(source, request));
+    for (const request of kept) outcomes.push(await this.verifyOne(source, request));
     const count = (outcome: Outcome) => outcomes.filter((one) => one === outcome).length;
     return {
       looked: kept.length,
@@ -65,7 +65,7 @@ export class SecondLook {
     };
   }
 
-  private async one(
+  private async verifyOne(
     source: Source,
     kept: { readonly id: string; readonly at: Date; readonly method: string } & KeptRequest,
   ): Promise<Outcome> {
@@ -76,13 +76,13 @@ export class SecondLook {
       if (verified.kind !== 'delivery') return 'wrong';
       const verdict = await this.dispatcher.dispatch(verified.delivery);
       if (verdict.kind !== 'ok' && verdict.kind !== 'duplicate') return 'not-claimed';
-      // Claimed first, noted second: a crash between the two makes the next look find a duplicate.
+      // Claimed first, recorded second. After a crash between the two, the next call finds a duplicate.
       await this.store.taken(this.dataSource.manager, kept.id, verdict.kind);
       return verdict.kind;
     } catch (error) {
       const isUndecided = error instanceof SignatureRejection && error.reason === 'key-unavailable';
       if (error instanceof WebhookInboxError && !isUndecided) return 'wrong';
-      // Of this one alone: the others are looked at all the same.
+      // Only this request failed. The others are verified all the same.
       const text = `a kept request could not be verified again: ${errorText(error)}`;
       this.logger.warn(logLine(text, { source: source.name, rejection: kept.id }));
       return 'not-claimed';

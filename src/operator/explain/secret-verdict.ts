@@ -1,6 +1,6 @@
-/** What is known of one secret of a source. */
+/** The facts about one secret of a source. */
 export interface SecretFacts {
-  /** False: no longer configured here. Null: a function gives the secrets, so that nobody can tell. */
+  /** False: no longer configured here. Null: a function gives the secrets, so this is unknown. */
   readonly configured: boolean | null;
   /** When it last verified a delivery; null for one that never has. */
   readonly lastAt: Date | null;
@@ -45,7 +45,7 @@ export function secretVerdict(secret: SecretFacts, now: Date): SecretVerdict {
   return { safeFrom, verdict: `${whole}: ${adviceOf(configured, safeFrom, now)}` };
 }
 
-/** The past alone is known: a secret of a second, quiet endpoint looks like an old one, and what is refused is counted as no use. */
+/** Only the past is known: a secret of a second, quiet endpoint looks like an old one, and a refused request is counted as no use. */
 function adviceOf(configured: boolean, safeFrom: Date, now: Date): string {
   const isOver = safeFrom <= now;
   const at = shown(safeFrom);

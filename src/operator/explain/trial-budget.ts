@@ -7,7 +7,7 @@ const ROUND_MS = 2_000;
 /** Other requests get their turn after so many bytes. */
 const BREATH_BYTES = 512 * 1024;
 
-/** What one round may spend on trying what would have made rejected requests right. */
+/** The budget of one round for trying corrections of rejected requests. */
 export class TrialBudget {
   private reserved = 0;
   private sinceBreath = 0;
@@ -20,7 +20,7 @@ export class TrialBudget {
     this.endsAt = performance.now() + ms;
   }
 
-  /** Leaves so many further samples an equal part each; what one does not spend, the next ones have. */
+  /** Leaves so many further samples an equal part each. The next samples get the unused rest. */
   shareWith(others: number): void {
     this.reserved = Math.floor((this.left * others) / (others + 1));
   }

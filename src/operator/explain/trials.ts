@@ -2,14 +2,14 @@ import type { Provider } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { TrialBudget } from './trial-budget.js';
 
-/** A request as it may have been signed, and what may have signed it. */
+/** A form of the request that may have been signed, and a secret that may have signed it. */
 export interface Trial {
   readonly provider: Provider;
   readonly request: WebhookRequest;
   readonly secrets: readonly string[];
 }
 
-/** Of one check, whatever the size of the body: a hash of some kilobytes. */
+/** The cost of one check at any body size: a hash of some kilobytes. */
 const OVERHEAD = 2_048;
 const MAX_NAMED = 6;
 
@@ -23,8 +23,8 @@ export class Trials {
   /**
    * The first candidate that verifies.
    * @param what names them, after their number
-   * @param trialOf undefined for one that cannot be tried, which `leftOut` has been told of
-   * @param making what it takes to write one, in hashes of it
+   * @param trialOf undefined for one that cannot be tried, which `leftOut` has recorded
+   * @param making the cost to write one, in hashes of it
    */
   async first<T>(
     what: string,
@@ -37,7 +37,7 @@ export class Trials {
       for (const candidate of candidates) {
         const trial = trialOf(candidate);
         if (trial === undefined || trial.secrets.length === 0) continue;
-        if (!(await this.paid(trial, making))) {
+        if (!(await this.pay(trial, making))) {
           this.leftOut(`${count === 0 ? 'any' : 'further'} ${what} (the limit of one round was reached)`);
           return undefined;
         }
@@ -59,7 +59,7 @@ export class Trials {
     return [sentence('Tried', this.tried), sentence('Not tried', this.untried)].filter(Boolean).join(' ');
   }
 
-  private async paid({ request, secrets }: Trial, making: number): Promise<boolean> {
+  private async pay({ request, secrets }: Trial, making: number): Promise<boolean> {
     return this.budget.pay((request.rawBody.length + OVERHEAD) * (secrets.length + making));
   }
 }

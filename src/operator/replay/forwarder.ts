@@ -8,7 +8,7 @@ import { checkInput } from '../../core/options/schema.js';
 import { ConfigurationError, InputRefused } from '../../core/errors.js';
 import type { EventKey } from '../../core/event.js';
 import { errorText, logLine } from '../../core/log/log.js';
-import { pause } from '../../core/time/pause.js';
+import { sleep } from '../../core/time/waits.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { addressRules } from '../../effects/address-rules.js';
 import { destination, DestinationRefused } from '../../effects/destination.js';
@@ -16,7 +16,7 @@ import { HttpClient, type Allow } from '../../effects/http-client.js';
 import { ClaimStore } from '../../storage/claim.store.js';
 import { ReplayStore } from '../../storage/desk/replay.store.js';
 import type { StoredEvent } from '../../storage/stored-event.js';
-import type { BulkOptions } from '../bulk.options.js';
+import type { BulkOptions } from './bulk.options.js';
 import { signedAnew, type ForwardSignature, type Resigned } from './signed-anew.js';
 
 /** Options of `Replays.forward`. */
@@ -106,9 +106,9 @@ export class Forwarder {
       for (const [index, { source, tenant, eventId }] of keys.entries()) {
         const event = { source, tenant, eventId };
         if (index > 0 && options.perSecond !== undefined)
-          await pause(1_000 / options.perSecond, options.signal);
+          await sleep(1_000 / options.perSecond, options.signal);
         if (options.signal?.aborted === true || inARow === FAILURES_IN_A_ROW) break;
-        const end = await this.one(client, event, target, { ...options, timeoutMs });
+        const end = await this.forwardOne(client, event, target, { ...options, timeoutMs });
         if (end === 'skipped') skipped += 1;
         else if (end === 'forwarded') forwarded += 1;
         else (end.sent ? failed : refused).push({ event, why: end.why });
@@ -124,8 +124,8 @@ export class Forwarder {
     return report();
   }
 
-  /** What is sent of an event; a text says why it cannot be signed. */
-  private async signed(
+  /** The request for an event. A text says why it cannot be signed. */
+  private async sign(
     stored: StoredEvent,
     bytes: Buffer,
     url: URL,
@@ -139,7 +139,7 @@ export class Forwarder {
   }
 
   /** Taken when it was answered 2xx, not before: one that is interrupted sends at most one event again. */
-  private async one(
+  private async forwardOne(
     client: HttpClient,
     event: EventKey,
     url: URL,
@@ -151,7 +151,7 @@ export class Forwarder {
     if (await this.store.isTaken(manager, options.id, stored.id)) return 'skipped';
     if (stored.body === null)
       return { sent: false, why: 'its body was removed, by retention or by a person' };
-    const signed = await this.signed(stored, stored.body, url, options);
+    const signed = await this.sign(stored, stored.body, url, options);
     if (typeof signed === 'string') return { sent: false, why: signed };
     try {
       const { status } = await client.send({

@@ -7,7 +7,7 @@ import { ClaimStore } from '../../storage/claim.store.js';
 import type { NamedEffect, NewEffects } from '../../storage/leased-rows.js';
 import { ReplayStore, type EventRow } from '../../storage/desk/replay.store.js';
 
-/** What a replay does to one event. */
+/** The effects of a replay on one event. */
 export interface ReplayPlan {
   readonly event: EventKey;
   /** Our id of the event; undefined when there is none. */
@@ -27,8 +27,8 @@ export interface PlannedRun {
   /** Undefined for a handler that the event has not been handled by. */
   readonly rowId?: string;
   /**
-   * Set for a handler that was done for the event: what becomes of effects that it enqueues for the first time. Its code alone knows
-   * them. Where they are refused, the run is rolled back, and the next plan lists them in `refused`.
+   * Set for a handler that was done for the event: how to treat effects that it enqueues for the first time. Its code alone knows them.
+   * Where they are refused, the run is rolled back, and the next plan lists them in `refused`.
    */
   readonly newEffects?: NewEffects;
   /** Effects that its last run was refused: `newEffects: 'allow'` has them done. */

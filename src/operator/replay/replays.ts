@@ -7,7 +7,7 @@ import { InboxLogger } from '../../core/log/inbox.logger.js';
 import type { EventKey } from '../../core/event.js';
 import { logLine } from '../../core/log/log.js';
 import { uuidV7 } from '../../core/outbox-id.js';
-import { pause } from '../../core/time/pause.js';
+import { sleep } from '../../core/time/waits.js';
 import { checkInput } from '../../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { OwedRows } from '../../inbox/catch-up/owed-rows.js';
@@ -18,7 +18,7 @@ import { ClaimStore } from '../../storage/claim.store.js';
 import { inTransaction } from '../../storage/postgres/connection.js';
 import type { NewEffects } from '../../storage/leased-rows.js';
 import { ReplayStore } from '../../storage/desk/replay.store.js';
-import type { BulkOptions } from '../bulk.options.js';
+import type { BulkOptions } from './bulk.options.js';
 import { Forwarder, type ForwardOptions, type ForwardReport } from './forwarder.js';
 import { checkSelection, type ReplaySelection } from './replay-selection.js';
 import { ReplayPlanner, type ReplayPlan } from './replay.planner.js';
@@ -30,9 +30,8 @@ export interface ReplayOptions extends BulkOptions<ReplayReport> {
   /** Effects that are to happen once more although they are done. Each gets a new id, and so a new idempotency key. @default none */
   readonly refire?: readonly string[];
   /**
-   * Of handlers that were done for an event: what becomes of effects that they enqueue for the first time. Such an effect may be one
-   * that was done under another name or key. `refuse` rolls the run back, its row is done as before, and the next preview lists them.
-   * @default 'refuse'
+   * How to treat new effects of handlers that were done for an event. Such an effect may be one that was done under another name or key.
+   * `refuse` rolls the run back, its row is done as before, and the next preview lists them. @default 'refuse'
    */
   readonly newEffects?: NewEffects;
 }
@@ -73,9 +72,10 @@ export class Replays {
   ) {}
 
   /**
-   * What a replay would do to each event; changes nothing.
-   * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`; so do `run` and `forward`,
-   * and they without `by` or `reason`; WebhookInboxError UNKNOWN_EFFECT as `run` does
+   * The plan of a replay for each event. Changes nothing.
+   * @throws InputRefused for a selection with unknown criteria, or with none and no `all: true`, as `run` and `forward` do. They also throw
+   * it without `by` or `reason`
+   * @throws WebhookInboxError UNKNOWN_EFFECT as `run` does
    */
   async preview(
     selection: ReplaySelection,
@@ -91,8 +91,8 @@ export class Replays {
   }
 
   /**
-   * Replays the events of a selection, each in a transaction of its own: it can be interrupted, and run again under its id.
-   * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names one that nobody has
+   * Replays the events of a selection, each in a transaction of its own. It can be interrupted, and run again under its id.
+   * @throws WebhookInboxError UNKNOWN_EFFECT when `refire` names an unknown effect
    */
   async run(selection: ReplaySelection, options: ReplayOptions): Promise<ReplayReport> {
     checkDecider(options);
@@ -102,7 +102,7 @@ export class Replays {
     const { refire = [], newEffects = 'refuse' } = options;
     // With its id: under it a replay that failed half-way goes on, and refires nothing twice.
     const deed = { action: 'replay', target: targetOf(selection), detail: { id, refire, newEffects } };
-    return this.audit.noted(deed, options, async () => {
+    return this.audit.record(deed, options, async () => {
       const report = await this.runNow(selection, id, this.namesOf(refire), options);
       const { replayed, skipped, refused } = report;
       return [report, { id, replayed, skipped, refused: refused.length }];
@@ -128,7 +128,7 @@ export class Replays {
     const keys = await this.select(selection, id);
     for (const [index, key] of keys.entries()) {
       if (index > 0 && options.perSecond !== undefined)
-        await pause(1_000 / options.perSecond, options.signal);
+        await sleep(1_000 / options.perSecond, options.signal);
       if (options.signal?.aborted === true) break;
       const outcome = await this.replay(key, id, refire, options);
       if (outcome === 'replayed') {
@@ -174,7 +174,7 @@ export class Replays {
       target: targetOf(selection),
       detail: { id, to: withoutSecrets(url), ...how },
     };
-    return this.audit.noted(deed, options, async () => {
+    return this.audit.record(deed, options, async () => {
       const report = await this.forwarder.forward(await this.select(selection, id), url, { ...options, id });
       const { forwarded, skipped, failed, refused, gaveUp } = report;
       return [report, { forwarded, skipped, failed: failed.length, refused: refused.length, gaveUp }];

@@ -14,7 +14,7 @@ export class OrderKeys {
 
   constructor(private readonly preparer: EventPreparer) {}
 
-  /** Undefined without a `key` option, and where the key cannot be had: the event is kept all the same, and runs without order. */
+  /** Undefined without a `key` option, or when the `key` function fails. The event is kept all the same and runs without order. */
   of(handler: Handler, stored: StoredEvent): OrderKey | undefined {
     const { options } = handler;
     if (options.key === undefined) return undefined;

@@ -18,13 +18,13 @@ import { WakeUp } from '../wake/wake-up.js';
 /** Options of `Outbox.enqueue`. */
 export interface OutboxEnqueueOptions extends EnqueueOptions {
   /**
-   * Take a manager without a transaction: the effect is owed from this call on, whatever becomes of the caller's own writes.
+   * Accepts a manager without a transaction. The effect is then owed from this call on, even if the caller's own writes fail.
    * @default false: such a manager is refused
    */
   readonly outsideTransaction?: boolean;
 }
 
-/** What became of an effect that was to be called back. */
+/** How `Outbox.cancel` ended. */
 export type CancelOutcome = 'cancelled' | 'running' | 'settled' | 'unknown';
 
 /** Effects for any service or cron of the application: enqueued in its own transaction, run after that has committed. */
@@ -106,7 +106,7 @@ export class Outbox {
     return this.store.idOfKey(manager, [...new Set([...was, name])], key);
   }
 
-  /** Makes `enqueue` on this query runner's manager the run's own. */
+  /** Makes `enqueue` on this query runner's manager the run's own. @internal */
   bind(runner: QueryRunner, enqueue: Enqueue): void {
     this.runs.set(runner, enqueue);
   }

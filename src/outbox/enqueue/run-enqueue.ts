@@ -18,7 +18,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** What an enqueue needs of the stores. */
+/** The stores that an enqueue uses. */
 @Injectable()
 export class EnqueueStores {
   private readonly waiting = new WeakMap<EntityManager, Waiting[]>();
@@ -30,8 +30,8 @@ export class EnqueueStores {
   ) {}
 
   /**
-   * Inserts an effect; false when it is there already. Those that are enqueued at once, as by Promise.all over the events of a batch,
-   * go in one statement. Not a turn later: a savepoint that the handler has set meanwhile would take them with it.
+   * Inserts an effect. Returns false when it exists already. Effects that are enqueued together, as by Promise.all over a batch, go in one
+   * statement. The statement is sent in the same turn of the event loop: a savepoint that the handler sets later would roll it back.
    */
   insert(manager: EntityManager, effect: NewEffect): Promise<boolean> {
     return new Promise((resolve, reject) => {
@@ -83,7 +83,7 @@ interface Added extends NamedEffect {
   readonly earlier: readonly string[];
 }
 
-/** The `enqueue` of one run: ids hang on the run's own row, so that the run, repeated, enqueues the same rows. */
+/** The `enqueue` of one run. An effect's id is derived from the run's row, so a repeated run enqueues the same rows. */
 export class RunEnqueue {
   private readonly seen = new Set<string>();
   /** Names of the rows that are there for a relay once the run's transaction has committed. */
@@ -106,10 +106,11 @@ export class RunEnqueue {
     const key = options.key ?? '';
     this.refuseRepeat(effect, key);
     const frozen = freeze(effect.name, payload);
-    const generation = await this.generation(effect);
+    const generation = await this.readGeneration(effect);
     const ids = this.ids(effect, key, generation);
-    // A row of a former name is looked for first; without former names the insert itself tells.
-    const former = ids.length > 1 ? await this.stores.effects.existing(this.manager, ids, frozen) : undefined;
+    // Rows under former names are looked up first. Without former names the insert itself finds the row.
+    const former =
+      ids.length > 1 ? await this.stores.effects.findExisting(this.manager, ids, frozen) : undefined;
     if (former !== undefined) return { id: former.id, existing: true };
     const id = ids[0]!;
     const inserted = await this.stores.insert(this.manager, {
@@ -122,19 +123,19 @@ export class RunEnqueue {
     });
     if (inserted) {
       this.woken.push(effect.name);
-      this.note(effect, key, id, generation);
-    } else await this.stores.effects.existing(this.manager, [id], frozen);
+      this.recordAdded(effect, key, id, generation);
+    } else await this.stores.effects.findExisting(this.manager, [id], frozen);
     return { id, existing: !inserted };
   };
 
   /**
-   * Effects that the run would enqueue for the first time although its handler was done for the event before, and nobody allowed it.
-   * As the transaction sees it: what the run rolled back to a savepoint is not there.
+   * Effects that this run would enqueue for the first time, although its handler was done for the event before. It reads them in the run's
+   * transaction, so effects that were rolled back to a savepoint do not count.
    */
-  async refusedEffects(manager: EntityManager): Promise<NamedEffect[]> {
+  async findRefusedEffects(manager: EntityManager): Promise<NamedEffect[]> {
     const { added } = this;
     const ids = added.flatMap(({ id, earlier }) => [id, ...earlier]);
-    const present = await this.stores.effects.present(manager, ids);
+    const present = await this.stores.effects.findPresent(manager, ids);
     const isNew = ({ id, earlier }: Added) => present.has(id) && !earlier.some((one) => present.has(one));
     return added.filter(isNew).map(({ name, key }) => ({ name, key }));
   }
@@ -144,13 +145,13 @@ export class RunEnqueue {
     return this.added.length > 0;
   }
 
-  private note(effect: Effect, key: string, id: string, generation: number): void {
+  private recordAdded(effect: Effect, key: string, id: string, generation: number): void {
     if (this.parent.rerun?.newEffects !== 'refuse') return;
     const generations = Array.from({ length: generation }, (_, earlier) => this.ids(effect, key, earlier));
     this.added.push({ name: effect.name, key, id, earlier: generations.flat() });
   }
 
-  private async generation(effect: Effect): Promise<number> {
+  private async readGeneration(effect: Effect): Promise<number> {
     const { id, generation } = this.parent;
     return generation === 0 ? 0 : this.stores.replays.generationOf(this.manager, id, everyName(effect));
   }
@@ -171,7 +172,7 @@ function everyName(effect: Effect): string[] {
   return [...new Set([firstName(effect), effect.name, ...effect.was])];
 }
 
-/** What the enqueue's options and the effect's make of a new row, but its id, its parent and its bytes. */
+/** The fields of a new effect row that come from the effect and the enqueue options. Id, parent and payload are added by the caller. */
 export function newEffect(effect: Effect, payload: unknown, options: EnqueueOptions) {
   const key = effect.options.key && orderKey(() => effect.options.key!.call(effect.instance, payload));
   return {

@@ -5,33 +5,33 @@ import { errorText, logLine } from '../../core/log/log.js';
 import { neutral } from '../../core/neutral.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { within } from '../../core/time/within.js';
+import { endsWithin } from '../../core/time/waits.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { NewHandlerRow } from '../../storage/claim.store.js';
 import { rowJustLeased, type LeasedRow, type NewEvent } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { LoneStatements } from '../runs/lone-statements.js';
 import { WakeUp } from '../wake/wake-up.js';
-import { namesToRunAgain, type HeldPlace } from './job.js';
+import { namesToRunAgain, type HeldSlot } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { PausedNames, type Paused } from './paused-names.js';
 import { RelayLoop } from './relay.loop.js';
 import { Rounds } from './rounds.js';
 import { rowFacts } from './row-facts.js';
 
-/** Rows about to be inserted with a claim, and the places kept for those that run here at once. */
+/** Rows about to be inserted with a claim, and the slots kept for those that run here at once. */
 export interface Offer {
   readonly rows: readonly NewHandlerRow[];
-  readonly places: readonly HeldPlace[];
+  readonly slots: readonly HeldSlot[];
 }
 
-/** When a lease in doubt is looked for again; each time twice as long after. */
+/** First pause before a lease in doubt is released again. Each later pause is twice as long. */
 const GIVE_BACK_AGAIN_MS = 1_000;
 
 /**
- * Warm hand-off: a row that finds a place free is inserted leased to this process and runs right after the commit, with its event in
- * memory, instead of being looked for. Only while nothing of its name waits: what came before goes first. Never one with an order key
- * or a limit of its own, which the lease decides about.
+ * Warm hand-off: a row that finds a free slot is inserted leased to this process. It runs right after the commit with its event in memory,
+ * without a poll. This needs that no other row of its name waits, so that earlier rows go first. Rows with an order key or a limit of their
+ * own are left to the lease.
  */
 @Injectable()
 export class HandOff {
@@ -51,82 +51,85 @@ export class HandOff {
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** Leases those of the rows that find a place free. The end of the claim must be told: `claimed`, `dropped` or `inDoubt`. */
+  /** Leases the rows that find a free slot. The caller must end each offer with `startRuns`, `drop` or `recover`. */
   offer(event: NewEvent, owed: readonly NewHandlerRow[]): Offer {
-    const places: HeldPlace[] = [];
+    const slots: HeldSlot[] = [];
     const rows = owed.map((row) => {
-      const place = this.place(event, row);
-      if (place === undefined) return row;
-      places.push(place);
+      const slot = this.holdSlot(event, row);
+      if (slot === undefined) return row;
+      slots.push(slot);
       return { ...row, lease: { owner: this.instance.id, ms: this.leaseMs } };
     });
-    return { rows, places };
+    return { rows, slots };
   }
 
   /** The claim was committed. @param receivedAt undefined when the event was known, and no row was inserted */
-  claimed({ places }: Pick<Offer, 'places'>, receivedAt: Date | undefined): void {
-    if (receivedAt === undefined) return this.dropped({ places });
-    for (const place of places) {
-      const [row] = place.rows;
+  startRuns({ slots }: Pick<Offer, 'slots'>, receivedAt: Date | undefined): void {
+    if (receivedAt === undefined) return this.drop({ slots });
+    for (const slot of slots) {
+      const [row] = slot.rows;
       const begun = { ...row, event: { ...row.event!, receivedAt } };
-      this.track(neutral(() => this.begin(place, begun)));
+      this.track(neutral(() => this.begin(slot, begun)));
     }
   }
 
   /** The claim was not made, and nothing of it was sent. */
-  dropped({ places }: Pick<Offer, 'places'>): void {
-    for (const place of places) this.letGo(place);
+  drop({ slots }: Pick<Offer, 'slots'>): void {
+    for (const slot of slots) this.freeSlot(slot);
   }
 
-  /** The claim failed, and may have been committed all the same: then its rows are leased, and nobody runs them. */
-  inDoubt({ places }: Pick<Offer, 'places'>): void {
-    for (const place of places) this.track(neutral(() => this.giveBackInDoubt(place)));
+  /** The claim failed, but may have been committed all the same. Its rows are then leased although no process runs them. */
+  recover({ slots }: Pick<Offer, 'slots'>): void {
+    for (const slot of slots) this.track(neutral(() => this.giveBackInDoubt(slot)));
   }
 
   /** Waits until what has been committed runs, or has been given back. False when it took longer. */
   async finish(maxMs: number): Promise<boolean> {
-    return within(Promise.all(this.givingBack), maxMs);
+    return endsWithin(Promise.all(this.givingBack), maxMs);
   }
 
   private get leaseMs(): number {
     return this.options.relay === false ? 0 : this.options.relay.leaseMs;
   }
 
-  private place(event: NewEvent, row: NewHandlerRow): HeldPlace | undefined {
+  private holdSlot(event: NewEvent, row: NewHandlerRow): HeldSlot | undefined {
     const { relay, sources } = this.options;
     const handler = this.registry.handler(row.name)!;
-    if (relay === false || !relay.handOff || !this.loop.turns || this.rounds.isHalted) return undefined;
-    if (!this.rounds.isDry(row.name)) return undefined;
+    if (relay === false || !relay.handOff || !this.loop.isRunning || this.rounds.isHalted) return undefined;
+    if (!this.rounds.wasEmpty(row.name)) return undefined;
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
     const leased = rowJustLeased(event, row, this.instance.id);
     // From before the insert: the lease ends no sooner than this process believes.
-    return this.runner.hold(leased, performance.now() + relay.leaseMs);
+    return this.runner.holdSlot(leased, performance.now() + relay.leaseMs);
   }
 
-  private async begin(place: HeldPlace, row: LeasedRow): Promise<void> {
+  private async begin(slot: HeldSlot, row: LeasedRow): Promise<void> {
     const paused = await this.paused.read(this.leaseMs).catch(() => undefined);
-    // Nothing is awaited from here on: what is decided holds when it starts.
-    if (!this.mayBegin(place, row, paused)) {
-      await this.giveBack(place);
+    // Nothing is awaited from here on, so that this decision still holds when the run starts.
+    if (!this.mayBegin(slot, row, paused)) {
+      await this.giveBack(slot);
       return;
     }
     try {
-      const job = this.runner.startHeld(place, { ...row, arrivedAt: performance.now() });
+      const job = this.runner.startHeld(slot, { ...row, arrivedAt: performance.now() });
       void job.ended.then((outcomes) => this.loop.runEnded(namesToRunAgain(job, outcomes)));
     } catch (error) {
       this.logger.error(logLine(`a committed row could not be started: ${errorText(error)}`, rowFacts(row)));
-      await this.giveBack(place);
+      await this.giveBack(slot);
     }
   }
 
-  private mayBegin({ leaseEndsAt }: HeldPlace, { name }: LeasedRow, paused: Paused | undefined): boolean {
+  private mayBegin({ leaseEndsAt }: HeldSlot, { name }: LeasedRow, paused: Paused | undefined): boolean {
     if (this.isPaused(paused, this.registry.handler(name)!)) return false;
     // One that has waited for long might be taken before its first renewal.
     const leftMs = leaseEndsAt - performance.now();
     return (
-      this.loop.turns && !this.rounds.isHalted && !this.runner.isExclusive && leftMs > (2 * this.leaseMs) / 3
+      this.loop.isRunning &&
+      !this.rounds.isHalted &&
+      !this.runner.isExclusive &&
+      leftMs > (2 * this.leaseMs) / 3
     );
   }
 
@@ -136,15 +139,15 @@ export class HandOff {
   }
 
   /**
-   * The server may commit the claim after this process has given it up, as behind a lock or a half-open connection: it is looked for
-   * until the lease would have ended. Not waited for: behind the fence, nothing else depends on it.
+   * The server may commit the claim after this process has given it up, for example behind a lock or a half-open connection. So the release
+   * is repeated until the lease would have ended. It is not awaited: the fence protects everything else.
    */
-  private async giveBackInDoubt(place: HeldPlace): Promise<void> {
-    if (await this.giveBack(place)) return;
-    const [row] = place.rows;
+  private async giveBackInDoubt(slot: HeldSlot): Promise<void> {
+    if (await this.giveBack(slot)) return;
+    const [row] = slot.rows;
     let delayMs = GIVE_BACK_AGAIN_MS;
     const again = () => {
-      if (performance.now() + delayMs > place.leaseEndsAt) return;
+      if (performance.now() + delayMs > slot.leaseEndsAt) return;
       setTimeout(() => {
         // A second claim under the same ids may have brought it here.
         if ([...this.runner.jobs].some(({ rows }) => rows.some(({ id }) => id === row.id))) return;
@@ -155,11 +158,11 @@ export class HandOff {
     again();
   }
 
-  private async giveBack(place: HeldPlace): Promise<boolean> {
+  private async giveBack(slot: HeldSlot): Promise<boolean> {
     try {
-      return await this.release(place.rows[0]);
+      return await this.release(slot.rows[0]);
     } finally {
-      this.letGo(place);
+      this.freeSlot(slot);
     }
   }
 
@@ -176,8 +179,8 @@ export class HandOff {
     }
   }
 
-  private letGo(place: HeldPlace): void {
-    this.runner.letGo(place);
+  private freeSlot(slot: HeldSlot): void {
+    this.runner.freeSlot(slot);
     this.loop.runEnded([]);
   }
 

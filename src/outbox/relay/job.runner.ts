@@ -8,103 +8,103 @@ import { Tally } from '../../core/telemetry/tally.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
-import { BatchRunner, type Outcomes } from '../runs/batch.runner.js';
+import type { Outcomes } from '../runs/batch.runner.js';
 import { Deadline } from '../runs/deadline.js';
-import { EffectRunner } from '../runs/effect.runner.js';
-import { HandlerRunner } from '../runs/handler.runner.js';
-import type { HeldPlace, Job, Occupant, StartedJob } from './job.js';
-import { LeasePlan } from './lease-plan.js';
-import { Pace } from './pace.js';
-import { PlaceQueue } from './place-queue.js';
+import type { HeldSlot, Job, Occupant, StartedJob } from './job.js';
+import { HandlerSlots } from '../slots/handler-slots.js';
+import { Prefetch } from '../slots/prefetch.js';
+import { SlotQueue } from '../slots/slot-queue.js';
 import { rowFacts } from './row-facts.js';
-import { Solos } from './solo.js';
+import { RowRunner } from './row.runner.js';
+import { Solos } from '../slots/solo.js';
 import { add, report, type TickReport } from './tick-report.js';
 import { WakeUp } from '../wake/wake-up.js';
 
-/** Runs leased rows, each in a place; what was leased ahead waits for one. What deliveries run takes the same places. */
+/** Runs leased rows, each in a slot. Prefetched rows wait here for one. Runs of deliveries use the same slots. */
 @Injectable()
 export class JobRunner {
-  /** What became of every run since the process started. */
+  /** The outcomes of all runs since the process started. */
   totals: TickReport = report([]);
   private readonly logger = new InboxLogger();
   private readonly all = new Set<StartedJob>();
   private readonly held = new Set<Occupant>();
-  private readonly queue = new PlaceQueue<Occupant>();
+  private readonly queue = new SlotQueue<Occupant>();
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
-    private readonly plan: LeasePlan,
-    private readonly pace: Pace,
-    private readonly handlers: HandlerRunner,
-    private readonly batches: BatchRunner,
-    private readonly effects: EffectRunner,
+    private readonly slots: HandlerSlots,
+    private readonly prefetch: Prefetch,
+    private readonly rows: RowRunner,
     private readonly alerts: Alerts,
     private readonly tally: Tally,
     private readonly solos: Solos,
     private readonly wakeUp: WakeUp,
   ) {}
 
-  /** Those that run and those that wait for a place. */
+  /** Those that run and those that wait for a slot. */
   get jobs(): ReadonlySet<StartedJob> {
     return this.all;
   }
 
-  /** All that takes a place, or waits for one. */
+  /** All that takes a slot, or waits for one. */
   get occupants(): Occupant[] {
     return [...this.all, ...this.held];
   }
 
   /** Whether nothing may begin now, beside a row that was lost twice. */
   get isExclusive(): boolean {
-    return this.holder() !== undefined;
+    return this.exclusiveJob() !== undefined;
   }
 
-  /** Keeps a place for a row that is about to be claimed, leased to this process. Undefined where there is none. */
-  hold(row: LeasedRow, leaseEndsAt: number): HeldPlace | undefined {
-    if (this.isExclusive || !this.plan.hasRoom(this.registry.handler(row.name)!, this.occupants))
+  /** Keeps a slot for a row that is about to be claimed, leased to this process. Undefined where there is none. */
+  holdSlot(row: LeasedRow, leaseEndsAt: number): HeldSlot | undefined {
+    if (this.isExclusive || !this.slots.hasFreeSlot(this.registry.handler(row.name)!, this.occupants))
       return undefined;
-    const place: HeldPlace = { rows: [row], begun: true, leaseEndsAt };
-    this.held.add(place);
-    return place;
+    const slot: HeldSlot = { rows: [row], begun: true, leaseEndsAt };
+    this.held.add(slot);
+    return slot;
   }
 
-  /** A place for what a delivery runs, to be let go at its end; undefined when `signal` fires before one is free. */
-  async placeFor(work: Pick<Handler, 'name' | 'source'>, signal: AbortSignal): Promise<Occupant | undefined> {
+  /** A slot for what a delivery runs, to be let go at its end; undefined when `signal` fires before one is free. */
+  async waitForSlot(
+    work: Pick<Handler, 'name' | 'source'>,
+    signal: AbortSignal,
+  ): Promise<Occupant | undefined> {
     const { name, source } = work;
-    const place: Occupant = {
+    const slot: Occupant = {
       rows: [{ kind: 'handler', name, alone: false, event: { source } }],
       begun: true,
       ofDelivery: true,
     };
-    const begins = () => {
-      if (this.isExclusive || !this.plan.hasPlaceFor(work, this.occupants)) return false;
-      this.held.add(place);
+    const tryBegin = () => {
+      if (this.isExclusive || !this.slots.hasDeliverySlot(work, this.occupants)) return false;
+      this.held.add(slot);
       return true;
     };
     if (signal.aborted) return undefined;
-    if (begins()) return place;
-    const leave = () => void this.queue.take((one) => one === place);
+    if (tryBegin()) return slot;
+    const leave = () => void this.queue.remove((one) => one === slot);
     signal.addEventListener('abort', leave, { once: true });
-    const begun = await this.queue.wait(place, begins);
+    const begun = await this.queue.wait(slot, tryBegin);
     signal.removeEventListener('abort', leave);
-    return begun ? place : undefined;
+    return begun ? slot : undefined;
   }
 
-  letGo(place: Occupant): void {
-    this.held.delete(place);
+  freeSlot(slot: Occupant): void {
+    this.held.delete(slot);
     this.queue.fill(() => this.occupants);
   }
 
-  /** Runs the row that the place was kept for. */
-  startHeld(place: HeldPlace, row: LeasedRow): StartedJob {
-    this.held.delete(place);
-    return this.start([row], place.leaseEndsAt, true);
+  /** Runs the row that the slot was kept for. */
+  startHeld(slot: HeldSlot, row: LeasedRow): StartedJob {
+    this.held.delete(slot);
+    return this.start([row], slot.leaseEndsAt, true);
   }
 
   /**
-   * @param begun it has its place
-   * @param after has it wait in its place, before its code runs
+   * @param begun whether it has its slot already
+   * @param after delays the code, while the job already holds its slot
    */
   start(
     rows: readonly LeasedRow[],
@@ -122,28 +122,28 @@ export class JobRunner {
     after: Promise<unknown> | undefined,
   ): StartedJob {
     const row = rows[0]!;
-    for (const one of rows) this.tellHistory(one);
-    const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.changed()) : undefined;
+    for (const one of rows) this.reportHistory(one);
+    const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.letOthersBegin()) : undefined;
     const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun, solo };
-    const placed = this.place(job);
-    const place = after === undefined ? placed : after.then(() => placed);
+    const slotTaken = this.takeSlot(job);
+    const slot = after === undefined ? slotTaken : after.then(() => slotTaken);
     const started: StartedJob = Object.assign(job, {
-      ended: place.then((begins) => (begins ? this.run(started) : new Map())),
+      ended: slot.then((begins) => (begins ? this.run(started) : new Map())),
     });
     this.all.add(started);
     return started;
   }
 
   /**
-   * Jobs that wait for a place leave without having begun; their leases are the caller's to give back.
-   * @param leaves which of them
+   * Removes jobs that wait for a slot. Their code has not run. The caller must release their leases.
+   * @param leaves selects the jobs by their first row
    */
-  takeWaiting(leaves: (row: LeasedRow) => boolean): readonly LeasedRow[] {
+  removeWaiting(leaves: (row: LeasedRow) => boolean): readonly LeasedRow[] {
     const jobs = [...this.all].filter((job) => !job.begun && leaves(job.rows[0]!));
-    this.queue.take((one) => jobs.some((job) => job === one));
+    this.queue.remove((one) => jobs.some((job) => job === one));
     for (const job of jobs) {
       this.all.delete(job);
-      job.solo?.ended();
+      job.solo?.end();
     }
     // A row that was lost twice has held them up.
     this.queue.fill(() => this.occupants);
@@ -151,26 +151,26 @@ export class JobRunner {
   }
 
   /** A row that was lost twice lets others begin. */
-  private changed(): void {
+  private letOthersBegin(): void {
     this.queue.fill(() => this.occupants);
     this.wakeUp.wakeOwn([]);
   }
 
-  private async place(job: Job): Promise<boolean> {
-    return job.begun || this.begins(job) || this.queue.wait(job, () => this.begins(job));
+  private async takeSlot(job: Job): Promise<boolean> {
+    return job.begun || this.tryBegin(job) || this.queue.wait(job, () => this.tryBegin(job));
   }
 
-  private begins(job: Job): boolean {
-    const holder = this.holder();
-    if (holder !== undefined && holder !== job) return false;
+  private tryBegin(job: Job): boolean {
+    const exclusiveJob = this.exclusiveJob();
+    if (exclusiveJob !== undefined && exclusiveJob !== job) return false;
     const others = this.occupants.some((one) => one !== job && one.begun);
     if (job.solo !== undefined && !job.solo.mayBegin(others)) return false;
-    job.begun = this.plan.hasPlace(job.rows[0]!, this.occupants);
-    if (job.begun) job.solo?.begun();
+    job.begun = this.slots.hasSlot(job.rows[0]!, this.occupants);
+    if (job.begun) job.solo?.begin();
     return job.begun;
   }
 
-  private holder(): Job | undefined {
+  private exclusiveJob(): Job | undefined {
     for (const job of this.all) if (job.solo?.holds === true) return job;
     return undefined;
   }
@@ -183,15 +183,15 @@ export class JobRunner {
     if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
     const startedAt = performance.now();
     try {
-      outcomes = await this.outcomes(job);
+      outcomes = await this.rows.run(job);
     } catch (error) {
       this.logger.error(logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(row!)));
     } finally {
       job.deadline.end();
-      job.solo?.ended();
+      job.solo?.end();
       this.all.delete(job);
     }
-    if (row!.kind === 'handler') this.pace.runTook(work.name, performance.now() - startedAt);
+    if (row!.kind === 'handler') this.prefetch.recordRun(work.name, performance.now() - startedAt);
     this.queue.fill(() => this.occupants);
     for (const { id, event } of job.rows) {
       if (!outcomes.has(id)) outcomes.set(id, 'lost');
@@ -201,17 +201,7 @@ export class JobRunner {
     return outcomes;
   }
 
-  private async outcomes({ rows, deadline }: Job): Promise<Outcomes> {
-    const row = rows[0]!;
-    // Lost, or given back at a shutdown, before it could begin.
-    if (deadline.signal.aborted) return new Map();
-    const handler = this.registry.handler(row.name);
-    if (row.kind === 'effect') return new Map([[row.id, await this.effects.run(row, deadline.signal)]]);
-    if (handler!.batch !== undefined) return this.batches.run(handler!, rows, deadline.signal);
-    return new Map([[row.id, await this.handlers.run(row, deadline.signal, handler!.timeoutMs)]]);
-  }
-
-  private tellHistory(row: LeasedRow): void {
+  private reportHistory(row: LeasedRow): void {
     if (row.alone)
       this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
     if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;

@@ -1,23 +1,25 @@
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { Outcomes } from '../runs/batch.runner.js';
 import type { Deadline } from '../runs/deadline.js';
-import type { Solo } from './solo.js';
+import type { Solo } from '../slots/solo.js';
 
 interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
   readonly event?: { readonly source: string };
 }
 
-/** What takes a place: rows that run, or that wait for one, a row that is being claimed to run here, or what a delivery runs. */
+/**
+ * An occupant of a slot: running rows, prefetched rows that wait for one, a row that is being claimed to run here, or a run of a delivery.
+ */
 export interface Occupant {
   readonly rows: readonly OccupantRow[];
-  /** False while it waits for a place: it was leased ahead. */
+  /** False while it waits for a slot, after a prefetch. */
   readonly begun: boolean;
   /** A delivery waits for its end. @default false */
   readonly ofDelivery?: boolean;
 }
 
-/** A place that is kept for a row until its claim is committed. */
-export interface HeldPlace extends Occupant {
+/** A slot that is kept for a row until its claim is committed. */
+export interface HeldSlot extends Occupant {
   readonly rows: readonly [LeasedRow];
   readonly begun: true;
   /** As a job's. */
@@ -30,7 +32,7 @@ export interface Job {
   readonly deadline: Deadline;
   /** When the lease ends, on this process's monotonic clock. */
   leaseEndsAt: number;
-  /** False while it waits for a place: it was leased ahead. */
+  /** False while it waits for a slot, after a prefetch. */
   begun: boolean;
   /** Of a row that was lost again where it ran as the only suspect. */
   readonly solo?: Solo;
@@ -38,7 +40,7 @@ export interface Job {
 
 /** A job whose rows are leased. */
 export interface StartedJob extends Job {
-  /** Resolves with nothing for a job that was given back before it had begun. */
+  /** Resolves with an empty map for a job whose rows were released before its code ran. */
   readonly ended: Promise<Outcomes>;
 }
 

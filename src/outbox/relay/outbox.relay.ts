@@ -18,9 +18,9 @@ export class OutboxRelay {
   constructor(private readonly rounds: Rounds) {}
 
   /**
-   * One round: leases what is due and there is room for, runs it to its end, and says what became of it. What a handler of this round
-   * enqueues waits for the next.
-   * @throws when the outbox could not be read, after the end of what it has started all the same
+   * Makes one round: leases due rows for which there are slots, runs them to their end, and reports how the runs ended. Effects that a
+   * handler of this round enqueues wait for the next round.
+   * @throws when the outbox could not be read; runs that had started have ended by then
    */
   async tick(): Promise<TickReport> {
     this.rounds.wake(undefined);

@@ -10,7 +10,7 @@ const FRESH_MS = 1_000;
 
 type Named = Pick<Handler, 'name' | 'was'>;
 
-/** What is paused right now. */
+/** The names that are paused at this moment. */
 export interface Paused {
   has(kind: PauseKind, name: string): boolean;
   /** A pause under any of its names is one: the command line, which has the tables alone, knows no former names. */
@@ -34,17 +34,17 @@ export class PausedNames {
 
   /** @param endAfterMs when a connection that does not answer is given up */
   async read(endAfterMs: number): Promise<Paused> {
-    // Who comes while another reads shares its answer. One that was forgotten meanwhile has brought none.
+    // Callers that come during a read share its answer. After `forget` that read brings none, so they read again.
     while (performance.now() - this.readAt > FRESH_MS) await (this.reading ?? this.begin(endAfterMs));
     return this.current();
   }
 
-  /** What was read last, however long ago; undefined when this process has changed something since. */
+  /** The last answer, however old. Undefined when this process has changed a pause since. */
   get known(): Paused | undefined {
     return this.readAt === -Infinity ? undefined : this.current();
   }
 
-  /** Reads again at the next look: this process has just changed something. */
+  /** The next caller reads again, since this process has just changed a pause. */
   forget(): void {
     this.changes += 1;
     this.readAt = -Infinity;
@@ -64,7 +64,7 @@ export class PausedNames {
 
   private begin(endAfterMs: number): Promise<void> {
     const reading = this.load(endAfterMs).then((names) => {
-      // One that was forgotten meanwhile may have looked before the change.
+      // This read was forgotten meanwhile, and may be from before the change.
       if (this.reading !== reading) return;
       this.names = names;
       this.readAt = performance.now();

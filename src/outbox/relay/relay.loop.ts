@@ -18,11 +18,11 @@ const TIMER = 'webhook-inbox:relay';
 @Injectable()
 export class RelayLoop {
   private readonly logger = new InboxLogger();
-  private state: 'idle' | 'turning' | 'stopped' = 'stopped';
+  private state: 'idle' | 'running' | 'stopped' = 'stopped';
   private again = false;
   private held = 0;
-  /** When a round last looked everywhere. */
-  private lookedAt = -Infinity;
+  /** Time of the last poll for all names. */
+  private polledAt = -Infinity;
   /** When a round last read the outbox. */
   private readAt = performance.now();
   private readonly outage = new Outage();
@@ -41,26 +41,26 @@ export class RelayLoop {
     this.wakeUp.onWake((names) => this.wake(names));
     const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
     this.renewal = setInterval(() => void this.rounds.renew(), everyMs);
-    this.turn();
+    this.requestRound();
   }
 
   /** Whether it makes rounds of its own right now. */
-  get turns(): boolean {
+  get isRunning(): boolean {
     return this.state !== 'stopped' && this.held === 0;
   }
 
-  /** How long ago a round could last read the outbox, in milliseconds: what a probe of readiness asks. */
+  /** Milliseconds since a round could last read the outbox. Readiness probes use it. */
   get silentMs(): number {
     return performance.now() - this.readAt;
   }
 
   /**
-   * The end of a run frees a place; it brings work that no commit has told of only when it is to be tried again.
-   * @param again names of what it left to be run again
+   * The end of a run frees a slot. It brings new work only when its row must run again.
+   * @param again names of the rows that must run again
    */
   runEnded(again: readonly string[]): void {
     if (again.length > 0) this.rounds.wake(again);
-    this.turn(false);
+    this.requestRound(false);
   }
 
   /** No rounds of its own while `work` goes on, which may ask the relay for its own. */
@@ -70,11 +70,11 @@ export class RelayLoop {
       return await work();
     } finally {
       this.held -= 1;
-      this.turn();
+      this.requestRound();
     }
   }
 
-  /** No more rounds; what runs goes on and its leases are still renewed. */
+  /** No more rounds. Running jobs go on, and their leases are still renewed. */
   stopLeasing(): void {
     this.rounds.stopLeasing();
     this.wakeUp.onWake(undefined);
@@ -90,15 +90,15 @@ export class RelayLoop {
 
   private wake(names: WokenNames): void {
     this.rounds.wake(names);
-    this.turn(false);
+    this.requestRound(false);
   }
 
   // Never two rounds at once: a wake during one only asks for another after it.
-  private turn(everywhere = true): void {
+  private requestRound(everywhere = true): void {
     this.again = true;
     if (everywhere) this.rounds.wake(undefined);
     if (this.state !== 'idle' || this.held > 0) return;
-    this.state = 'turning';
+    this.state = 'running';
     this.timers.cancel(TIMER);
     void neutral(() => this.makeRounds());
   }
@@ -106,12 +106,12 @@ export class RelayLoop {
   private async makeRounds(): Promise<void> {
     const { pollMs } = this.options.relay as { pollMs: number };
     try {
-      while (this.again && this.held === 0 && this.state === 'turning') {
+      while (this.again && this.held === 0 && this.state === 'running') {
         this.again = false;
-        // However busy the process is: what no commit tells of is found by this alone.
-        if (performance.now() - this.lookedAt >= pollMs) {
+        // However busy the process is, only this poll finds rows that no commit announces.
+        if (performance.now() - this.polledAt >= pollMs) {
           this.rounds.wake(undefined);
-          this.lookedAt = performance.now();
+          this.polledAt = performance.now();
         }
         let any = false;
         await this.rounds.start(true, (job) => {
@@ -121,19 +121,19 @@ export class RelayLoop {
         // There may be more that is due.
         this.again ||= any;
         this.readAt = performance.now();
-        const over = this.outage.ended();
+        const over = this.outage.recordSuccess();
         if (over !== undefined) this.logger.log(logLine('the outbox can be read again', over));
       }
     } catch (error) {
-      if (this.outage.failed())
+      if (this.outage.recordFailure())
         this.logger.error(
           logLine(`the outbox could not be read: ${storeErrorText(error)}`, { retried: `each ${pollMs} ms` }),
         );
     }
-    if (this.state !== 'turning') return;
+    if (this.state !== 'running') return;
     this.state = 'idle';
-    this.timers.after(TIMER, pollMs, () => this.turn());
+    this.timers.schedule(TIMER, pollMs, () => this.requestRound());
     // A wake that came during a round that failed has asked for this one, and nothing else will.
-    if (this.again) this.turn(false);
+    if (this.again) this.requestRound(false);
   }
 }

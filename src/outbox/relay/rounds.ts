@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { within } from '../../core/time/within.js';
+import { endsWithin } from '../../core/time/waits.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
@@ -33,29 +33,29 @@ export class Rounds {
     private readonly statements: LoneStatements,
   ) {}
 
-  /** What became of every run since the process started. */
+  /** The outcomes of all runs since the process started. */
   get totals(): TickReport {
     return this.runner.totals;
   }
 
   /**
    * Leases due rows and starts their runs, without waiting for their ends.
-   * @param onStart told of each run as it starts: what comes after it in the round may fail
-   * @param ahead whether rows of quick handlers are leased too that have to wait for a slot
+   * @param onStart called for each job as it starts; a later step of the round may still fail
+   * @param prefetches whether rows of quick handlers may be leased that must wait for a slot
    * @throws when the outbox could not be read
    */
-  start(ahead: boolean, onStart: (job: StartedJob) => void): Promise<void> {
-    return this.leaser.lease(ahead, { onStart });
+  start(prefetches: boolean, onStart: (job: StartedJob) => void): Promise<void> {
+    return this.leaser.lease(prefetches, { onStart });
   }
 
   /**
-   * As `start`, for a round by itself. Runs begin when all has been looked at: a look that is answered late must not find what a run of
-   * this very round has enqueued. They begin after a part of the lease at the latest, since a look may never be answered.
+   * As `start`, for a round by itself. The runs begin after the last poll: a poll that is answered late must not find rows that this round
+   * has enqueued. They begin after a sixth of the lease at the latest, since a poll may never be answered.
    */
   async startTogether(onStart: (job: StartedJob) => void): Promise<void> {
     let looked: () => void;
     const all = new Promise<void>((resolve) => (looked = resolve));
-    const after = within(all, runningRelay(this.options).leaseMs / 6);
+    const after = endsWithin(all, runningRelay(this.options).leaseMs / 6);
     try {
       await this.leaser.lease(false, { onStart, after });
     } finally {
@@ -65,8 +65,9 @@ export class Rounds {
 
   /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
-    // What has waited for a place for so long may find one elsewhere. Not awaited: leases are renewed meanwhile.
-    // One that was lost twice is only waiting for the others to end.
+    // A row that has waited for a slot for so long may find one in another process. It is not awaited, so that leases are renewed
+    // meanwhile.
+    // Rows that were lost twice stay: they only wait for the others to end.
     void this.leaser.giveBackWaiting(({ alone, wasLost }) => !(alone && wasLost));
     const jobs = [...this.runner.jobs];
     if (jobs.length === 0) return;
@@ -83,7 +84,7 @@ export class Rounds {
         }
       });
       // A connection that is half open never answers, and the leases end all the same.
-      if (!(await within(renewing, leaseMs / 6)))
+      if (!(await endsWithin(renewing, leaseMs / 6)))
         this.logger.warn(logLine('leases are not renewed yet', { jobs: jobs.length }));
     } catch (error) {
       this.logger.warn(logLine(`leases could not be renewed: ${errorText(error)}`, { jobs: jobs.length }));
@@ -93,17 +94,20 @@ export class Rounds {
     }
   }
 
-  /** Rows of these names have been committed: the next round looks for them. */
+  /** Rows of these names have been committed. The next round polls for them. */
   wake(names: WokenNames): void {
     this.leaser.wake(names);
   }
 
-  /** Whether nothing of this name was due when it was last looked for. */
-  isDry(name: string): boolean {
-    return this.leaser.isDry(name);
+  /** Whether the last poll found no due row of this name. */
+  wasEmpty(name: string): boolean {
+    return this.leaser.wasEmpty(name);
   }
 
-  /** Others may take what is leased here: what runs is aborted, what waits does not begin, and nothing more is leased until `resume`. */
+  /**
+   * Other processes may take the rows that are leased here. So running jobs are aborted, waiting jobs are released, and nothing is leased
+   * until `resume`.
+   */
   suspend(): void {
     this.leaser.suspend();
     void this.leaser.giveBackWaiting();
@@ -119,19 +123,19 @@ export class Rounds {
     return this.leaser.isHalted;
   }
 
-  /** No more leases; what runs goes on. */
+  /** No more leases. Running jobs go on. */
   stopLeasing(): void {
     this.leaser.stop();
     this.givenBack = this.leaser.giveBackWaiting();
   }
 
   /**
-   * Waits for what runs, up to `graceMs` milliseconds. What runs then is given back, as if it had not begun, and aborted: a shutdown
-   * is nobody's failed attempt.
+   * Waits for running jobs, up to `graceMs` milliseconds. Jobs that still run then are aborted, and their rows released without counting
+   * the attempt. A shutdown is not a failed attempt.
    */
   async finish(graceMs: number): Promise<void> {
     const ended = Promise.all([this.waitForRuns(), this.givenBack]);
-    if (await within(ended, graceMs)) return;
+    if (await endsWithin(ended, graceMs)) return;
     const jobs = [...this.runner.jobs];
     const rows = jobs.flatMap((job) => job.rows);
     for (const row of rows)
@@ -139,22 +143,22 @@ export class Rounds {
     this.failures.abandon(rows);
     const given = { delayMs: ABORT_MS, running: true };
     const released = this.statements.send((manager) => this.store.release(manager, rows, given));
-    await within(released, ABORT_MS).catch((error: unknown) => {
+    await endsWithin(released, ABORT_MS).catch((error: unknown) => {
       this.logger.warn(logLine(`leases could not be given back: ${errorText(error)}`, { jobs: jobs.length }));
     });
     for (const job of jobs) job.deadline.abort(new LeaseLost());
-    await within(ended, ABORT_MS);
+    await endsWithin(ended, ABORT_MS);
   }
 
   /** Something has been paused: waits for a lease that may have been decided on before it, and gives back what waits for a slot. */
   async givePausedBack(): Promise<void> {
-    await this.leaser.ended();
+    await this.leaser.waitForLease();
     await this.leaser.giveBackWaiting();
   }
 
   /** Waits for what is being leased and for what runs now. */
   async waitForRuns(): Promise<void> {
-    await this.leaser.ended();
+    await this.leaser.waitForLease();
     await Promise.all([...this.runner.jobs].map((job) => job.ended));
   }
 

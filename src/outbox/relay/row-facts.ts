@@ -2,7 +2,7 @@ import type { RunInfo } from '../../core/around.js';
 import type { Facts } from '../../core/log/log.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 
-/** What stands on each log line about a row. */
+/** The facts on each log line about a row. */
 export function rowFacts(row: LeasedRow, more: Facts = {}): Facts {
   return {
     source: row.event?.source,
@@ -15,7 +15,7 @@ export function rowFacts(row: LeasedRow, more: Facts = {}): Facts {
   };
 }
 
-/** What a listener of the application is told of a row. */
+/** The fields of a row that lifecycle listeners get. */
 export function rowEvent({ id: outboxId, name, attempt, event }: LeasedRow) {
   const { source, tenant, eventId } = event ?? {};
   return {
@@ -26,7 +26,7 @@ export function rowEvent({ id: outboxId, name, attempt, event }: LeasedRow) {
   };
 }
 
-/** What `around` is told of a row. */
+/** The fields of a row that the `around` option gets. */
 export function runInfo(
   { name, id: outboxId, attempt, event }: LeasedRow,
   kind: RunInfo['kind'],

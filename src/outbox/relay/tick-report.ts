@@ -1,6 +1,6 @@
 import type { RunOutcome } from '../runs/failure.settler.js';
 
-/** What one round did: how many rows it leased, and how their runs ended. */
+/** Counts of one round: rows that it leased, and how their runs ended. */
 export interface TickReport {
   readonly leased: number;
   readonly done: number;

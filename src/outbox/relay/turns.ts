@@ -10,28 +10,28 @@ import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 import { TurnStore, type OrderKey } from '../../storage/turn.store.js';
 
-const MAX_LOOKS = 10;
-/** How often a handler or an effect that has no key is looked at: it may have had one, and its rows wait for a turn. */
+const MAX_POLLS = 10;
+/** How often names without an order key are polled too. They may have had a key before, and rows of that time may wait for a turn. */
 const FORMER_MS = 60_000;
 
-/** A backlog that is so old is looked through for tenants that wait behind others, and so often. */
+/** Age at which a backlog is searched for tenants that wait behind others, and the pause between two searches. */
 const BACKLOG_MS = 1_000;
-/** When the connection of such a look is given up: a half-open one never answers. */
+/** When the connection of such a search is given up: a half-open one never answers. */
 const ADVANCE_MS = 30_000;
 
 /**
- * Gives turns to waiting keys before a lease looks; costs next to nothing where no handler and no effect has a key. And to tenants that
- * wait behind the backlog of others: the lease itself knows no tenants.
+ * Gives turns to order keys whose rows wait, before a lease. It costs nothing where no handler and no effect has a key. It also brings
+ * tenants forward that wait behind the backlog of others, since the lease itself knows no tenants.
  */
 @Injectable()
 export class Turns {
   private readonly logger = new InboxLogger();
-  /** When each name's backlog was first met, or last looked through. */
+  /** When each name's backlog was first seen, or last searched. */
   private readonly backlogs = new Map<string, number>();
   private advancing: Promise<void> | undefined;
   private cursor: OrderKey | undefined;
   private formerAt = -Infinity;
-  /** Rows with a key may have been committed since the last look. */
+  /** Rows with a key may have been committed since the last call of `give`. */
   private woken = true;
 
   constructor(
@@ -52,7 +52,7 @@ export class Turns {
    * A lease has found rows of a name.
    * @param isFull there may be more of them
    */
-  leased(rows: readonly LeasedRow[], names: readonly string[], isFull: boolean): void {
+  noteBacklog(rows: readonly LeasedRow[], names: readonly string[], isFull: boolean): void {
     if (!isFull) {
       for (const name of names) this.backlogs.delete(name);
       return;
@@ -85,9 +85,9 @@ export class Turns {
   }
 
   /**
-   * Looks when rows with a key may have come; costs nothing otherwise.
+   * Gives turns, if rows with a key may have been committed. Otherwise it sends no statement.
    * @param endAfterMs when a connection that does not answer is given up
-   * @returns whether rows have become due by it, of whatever name
+   * @returns whether rows of any name became due by it
    */
   async give(endAfterMs: number): Promise<boolean> {
     if (!this.woken) return false;
@@ -98,8 +98,8 @@ export class Turns {
     if (works.length === 0) return false;
     const names = works.map(firstName);
     const blocked = works.filter((work) => work.onDead === 'block').map(firstName);
-    // Keys whose turn somebody has are looked at too: past a full look at those there may be keys that nobody serves.
-    for (let look = 0; look < MAX_LOOKS; look += 1) {
+    // A poll also reads keys that have their turn. After a full poll of those, further keys may be without one.
+    for (let poll = 0; poll < MAX_POLLS; poll += 1) {
       const result = await inTransaction(
         this.dataSource.manager,
         1_000,
@@ -110,7 +110,7 @@ export class Turns {
         throw error;
       });
       if (result === undefined) {
-        // Another relay is at it, and may have looked before the commit that this look is for.
+        // Another relay gives turns now. It may have read the table before the commit that this call is for.
         this.woken = true;
         return false;
       }

@@ -1,13 +1,13 @@
 import { SpanKind, type Attributes } from '@opentelemetry/api';
 import { measure } from '../../core/telemetry/meters.js';
-import { contextOf, linksTo, spanned } from '../../core/telemetry/tracing.js';
+import { contextOf, linksTo, inSpan } from '../../core/telemetry/tracing.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 
 /**
- * Runs an attempt in a span of its row's trace, and measures it. What a delivery runs is part of the delivery's own span; a batch, whose
- * events have come in traces of their own, is linked to all of them.
+ * Runs an attempt in a span of its row's trace, and measures it. A run of a delivery belongs to the delivery's own span. A batch is linked
+ * to the traces of all its events.
  */
-export async function attempted<T>(
+export async function runAttempt<T>(
   rows: readonly LeasedRow[],
   outcomesOf: (result: T) => readonly string[],
   run: () => Promise<T>,
@@ -24,18 +24,18 @@ export async function attempted<T>(
   const startedAt = performance.now();
   let outcomes: readonly string[] = ['error'];
   try {
-    return await spanned(`${row.kind} ${row.name}`, options, async (span) => {
+    return await inSpan(`${row.kind} ${row.name}`, options, async (span) => {
       const result = await run();
       outcomes = outcomesOf(result);
       span?.setAttribute('webhook_inbox.outcome', outcomes[0] ?? 'lost');
       return result;
     });
   } finally {
-    tell(row, outcomes, (performance.now() - startedAt) / 1_000);
+    measureAttempt(row, outcomes, (performance.now() - startedAt) / 1_000);
   }
 }
 
-function tell({ kind, name }: LeasedRow, outcomes: readonly string[], seconds: number): void {
+function measureAttempt({ kind, name }: LeasedRow, outcomes: readonly string[], seconds: number): void {
   for (const outcome of outcomes) measure('webhook_inbox.attempts', 1, { kind, name, outcome });
   const metric = kind === 'handler' ? 'webhook_inbox.handler.duration' : 'webhook_inbox.effect.duration';
   measure(metric, seconds, { name, outcome: outcomes[0] ?? 'lost' });

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { WebhookInboxError } from '../../core/errors.js';
 import { logLine } from '../../core/log/log.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
@@ -8,7 +8,7 @@ import { Tally } from '../../core/telemetry/tally.js';
 import type { BatchEvent } from '../../core/context.js';
 import type { Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
-import { attempted } from './attempt-span.js';
+import { runAttempt } from './attempt-span.js';
 import { Deadline } from './deadline.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
@@ -19,7 +19,7 @@ import { RunTransactions } from './run.transactions.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 
 type Item = Prepared & { readonly row: LeasedRow };
-/** What `hydrate` asks a provider for at once, for one batch. */
+/** The most `hydrate` calls at once for one batch. */
 const PREPARED_AT_ONCE = 10;
 
 export type Outcomes = Map<string, RunOutcome>;
@@ -43,7 +43,7 @@ export class BatchRunner {
 
   /** @throws only when a failure could not be recorded: the database is unusable and the leases will end by themselves */
   run(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
-    return attempted(
+    return runAttempt(
       rows,
       (outcomes) => [...outcomes.values()],
       () => this.runNow(handler, rows, signal),
@@ -52,12 +52,12 @@ export class BatchRunner {
 
   private async runNow(handler: Handler, rows: readonly LeasedRow[], signal: AbortSignal): Promise<Outcomes> {
     const outcomes: Outcomes = new Map();
-    const items = await this.prepared(handler, rows, signal, outcomes);
+    const items = await this.prepareAll(handler, rows, signal, outcomes);
     await this.runItems(handler, items, signal, outcomes);
     return outcomes;
   }
 
-  private async prepared(
+  private async prepareAll(
     handler: Handler,
     rows: readonly LeasedRow[],
     signal: AbortSignal,
@@ -99,11 +99,11 @@ export class BatchRunner {
         await this.runAndSettle(transaction, handler, items, either, outcomes);
         return transaction;
       });
-      this.ended(handler, items, outcomes, woken.woken);
+      this.finish(handler, items, outcomes, woken.woken);
     } catch (error) {
-      // All rows of a batch were settled by one commit, so that any of them tells of it.
-      if ((await this.transactions.committedEnd(first, error)) !== undefined) {
-        this.ended(handler, items, outcomes, undefined);
+      // One commit settled all rows of the batch, so any of them shows whether it went through.
+      if ((await this.transactions.findCommittedEnd(first, error)) !== undefined) {
+        this.finish(handler, items, outcomes, undefined);
         return;
       }
       // Once the lease or the process ends, the halves would fare no better.
@@ -120,7 +120,7 @@ export class BatchRunner {
     }
   }
 
-  private ended(handler: Handler, items: readonly Item[], outcomes: Outcomes, woken: WokenNames): void {
+  private finish(handler: Handler, items: readonly Item[], outcomes: Outcomes, woken: WokenNames): void {
     this.wakeUp.wake(woken);
     for (const { row } of items) {
       const outcome = outcomes.get(row.id) === 'superseded' ? 'superseded' : 'done';
@@ -138,7 +138,7 @@ export class BatchRunner {
     signal: AbortSignal,
     outcomes: Outcomes,
   ): Promise<void> {
-    const fresh = await this.withoutStale(transaction, handler, items, outcomes);
+    const fresh = await this.supersedeStale(transaction, handler, items, outcomes);
     if (fresh.length > 0) await this.call(transaction, handler, fresh, signal);
     for (const { row } of fresh) outcomes.set(row.id, 'done');
     for (const { row } of items) await transaction.passTurn(row);
@@ -167,7 +167,7 @@ export class BatchRunner {
   }
 
   // Sorted by mark, so that two batches raise their marks in the same order and never deadlock over them.
-  private async withoutStale(
+  private async supersedeStale(
     transaction: RunTransaction,
     handler: Handler,
     items: readonly Item[],
@@ -178,7 +178,7 @@ export class BatchRunner {
     const sorted = items.toSorted((a, b) => (markOf(handler, a) < markOf(handler, b) ? -1 : 1));
     for (const item of sorted) {
       const { row, event } = item;
-      if (!(await transaction.supersededIfStale(row, handler, event))) continue;
+      if (!(await transaction.supersedeIfStale(row, handler, event))) continue;
       stale.add(item);
       outcomes.set(row.id, 'superseded');
     }

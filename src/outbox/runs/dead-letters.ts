@@ -32,9 +32,9 @@ export class DeadLetters {
     return this.checking;
   }
 
-  /** Counts again where it was told: whether a person has cleared them is seen by nobody's death. */
+  /** Counts again after an alert. A person may have cleared the rows, and no further death would show it. */
   async recheck(): Promise<void> {
-    if (this.hysteresis.isTold(DEAD)) await this.check();
+    if (this.hysteresis.isAlerted(DEAD)) await this.check();
   }
 
   private async countUntilCurrent(): Promise<void> {
@@ -49,7 +49,7 @@ export class DeadLetters {
     const threshold = this.options.deadLetterThreshold;
     try {
       const count = await this.statements.send((manager) => this.store.countDead(manager, threshold));
-      if (this.hysteresis.reached(DEAD, count, threshold))
+      if (this.hysteresis.shouldAlert(DEAD, count, threshold))
         this.alerts.raise({ kind: 'dead-letters', count, threshold });
     } catch (error) {
       this.logger.error(logLine(`dead letters could not be counted: ${errorText(error)}`, {}));

@@ -9,18 +9,18 @@ import { EndpointGone } from '../../effects/webhook-effect.js';
 import type { Effect } from '../../handlers/handler.registry.js';
 import { DestinationStore, type DestinationState } from '../../storage/destination.store.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
-import { MAX_INT4 } from '../relay/places.js';
+import { MAX_INT4 } from '../slots/shares.js';
 import { rowFacts } from '../relay/row-facts.js';
 import { WakeUp } from '../wake/wake-up.js';
 import { LoneStatements } from './lone-statements.js';
 
-/** What this process remembers of a destination that fails, or has asked to wait. Times are of the monotonic clock. */
+/** A destination that fails, or has asked to wait, as this process knows it. Times are of the monotonic clock. */
 interface Known {
   readonly open: boolean;
   readonly notBefore: number;
 }
 
-/** What was left of a rate when it was last asked for; rows that were put off have each a time of their own, up to `nextAt`. */
+/** The tokens of a rate, as of its last statement. Each row that is put off gets a time of its own, up to `nextAt`. */
 interface Bucket {
   readonly asking: ((got: boolean) => void)[];
   busy: boolean;
@@ -64,8 +64,8 @@ export class Destinations implements OnModuleDestroy {
   }
 
   /**
-   * What all instances know now.
-   * @param changes as it was when the question was sent: an older answer is no news
+   * Takes over the states that all instances share.
+   * @param changes the value of `changes` when the query was sent; an older answer is ignored
    */
   learn(states: readonly DestinationState[], changes: number): void {
     if (changes !== this.changes) return;
@@ -93,7 +93,7 @@ export class Destinations implements OnModuleDestroy {
 
   /** Milliseconds for which the row is put off; undefined when its destination may be called. */
   async admit(effect: Effect, name: string, row: LeasedRow): Promise<number | undefined> {
-    const wait = await this.waits(effect, name, row);
+    const wait = await this.waitBefore(effect, name, row);
     if (wait !== undefined || effect.rate === undefined || (await this.take(name, effect.rate)))
       return wait && Math.min(Math.max(wait, 50), MAX_PUT_OFF_MS);
     const now = performance.now();
@@ -107,27 +107,27 @@ export class Destinations implements OnModuleDestroy {
     return putOff;
   }
 
-  private async waits(effect: Effect, name: string, row: LeasedRow): Promise<number | undefined> {
+  private async waitBefore(effect: Effect, name: string, row: LeasedRow): Promise<number | undefined> {
     const known = this.known.get(name);
     if (known === undefined) return undefined;
     const wait = known.notBefore - performance.now();
     if (wait > 0 || !known.open) return wait > 0 ? wait : undefined;
     const forMs = effect.timeoutMs + PROBE_GRACE_MS;
-    const other = await this.statements.send((manager) => this.store.probe(manager, name, row.id, forMs));
+    const other = await this.statements.send((manager) => this.store.takeProbe(manager, name, row.id, forMs));
     if (other === undefined) return undefined;
     const putOff = Math.min(other, PROBE_WAIT_MS);
-    this.know(name, { open: true, notBefore: performance.now() + putOff });
+    this.remember(name, { open: true, notBefore: performance.now() + putOff });
     return putOff;
   }
 
   /** After a call that has ended well, or with an answer that says that the other side works. */
-  async answered(effect: Effect, row: LeasedRow, payload: unknown): Promise<void> {
+  async recordAnswer(effect: Effect, row: LeasedRow, payload: unknown): Promise<void> {
     if (this.known.size === 0) return;
     await this.quietly(row, async () => {
       const name = this.nameOf(effect, payload);
       if (!this.known.has(name)) return;
-      const wasOpen = await this.statements.send((manager) => this.store.answered(manager, name));
-      this.know(name, undefined);
+      const wasOpen = await this.statements.send((manager) => this.store.recordAnswer(manager, name));
+      this.remember(name, undefined);
       if (!wasOpen) return;
       this.logger.log(logLine('destination works again', { destination: name, effect: effect.name }));
       this.wakeUp.wake([effect.name, ...effect.was]);
@@ -135,19 +135,19 @@ export class Destinations implements OnModuleDestroy {
   }
 
   /** After a call that has failed. */
-  async failed(effect: Effect, row: LeasedRow, payload: unknown, error: unknown): Promise<void> {
+  async recordFailure(effect: Effect, row: LeasedRow, payload: unknown, error: unknown): Promise<void> {
     const gone = error instanceof EndpointGone && effect.options.destination !== undefined;
     const retryAfterMs = retryAfterHeader(error);
     const outOfOrder = isOutOfOrder(error);
-    if (outOfOrder === false && !gone) return this.answered(effect, row, payload);
+    if (outOfOrder === false && !gone) return this.recordAnswer(effect, row, payload);
     if (!gone && outOfOrder !== true) return;
     if (!gone && effect.opensAfter === undefined && retryAfterMs === undefined) return;
     await this.quietly(row, async () => {
       const name = this.nameOf(effect, payload);
       const { opensAfter } = effect;
       const failure = { outboxId: row.id, error: errorText(error), opensAfter, retryAfterMs, gone };
-      const state = await this.statements.send((manager) => this.store.failed(manager, name, failure));
-      this.know(name, knownOf(state));
+      const state = await this.statements.send((manager) => this.store.recordFailure(manager, name, failure));
+      this.remember(name, knownOf(state));
       if (!state.opened) return;
       const { failures } = state;
       const reason = gone ? 'gone' : 'failing';
@@ -160,13 +160,13 @@ export class Destinations implements OnModuleDestroy {
     return typeof name === 'string' && name !== '' ? storable(name, MAX_NAME_BYTES) : effect.name;
   }
 
-  private know(name: string, known: Known | undefined): void {
+  private remember(name: string, known: Known | undefined): void {
     this.changes += 1;
     if (known === undefined) this.known.delete(name);
     else this.known.set(name, known);
   }
 
-  /** What is known too late delays a call, or makes one more; the row itself is settled by then. */
+  /** A state that is recorded late only delays a call or allows one more. The row itself is settled by then. */
   private async quietly(row: LeasedRow, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -207,7 +207,7 @@ export class Destinations implements OnModuleDestroy {
   private bucket(name: string, { burst }: Rate): Bucket {
     const known = this.buckets.get(name);
     if (known !== undefined) return known;
-    // The oldest: what it knew is asked for again.
+    // Drops the oldest bucket. Its tokens are read again when they are needed.
     if (this.buckets.size >= 10_000) this.buckets.delete(this.buckets.keys().next().value!);
     const bucket = { asking: [], busy: false, tokens: burst, at: performance.now(), nextAt: 0 };
     this.buckets.set(name, bucket);

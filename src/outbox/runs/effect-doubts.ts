@@ -1,26 +1,26 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { runAround } from '../../core/around.js';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { outcomeOf } from '../../core/lazy.js';
 import { PermanentError } from '../../core/errors.js';
 import { logLine } from '../../core/log/log.js';
 import type { CompletionContext } from '../../core/context.js';
-import type { ProbeAnswer } from '../../core/options/options.js';
+import type { ProbeAnswer } from '../../core/options/work-options.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import type { ParkedReason } from '../../core/states.js';
 import type { Effect } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
-import { tracksDoubt } from './failure.settler.js';
+import { tracksDoubt } from './failure-policy.js';
 import { LoneStatements } from './lone-statements.js';
 import { rowFacts, runInfo } from '../relay/row-facts.js';
 
 /** Work that commits with the completion of an effect. */
 export type Completion = (context: CompletionContext) => unknown;
 
-/** What may be done with a leased effect. */
+/** How to go on with a leased effect. */
 export type Checked =
   /** `inDoubt`: an earlier attempt may have got through all the same. */
   | { readonly kind: 'call'; readonly inDoubt: boolean }
@@ -43,8 +43,8 @@ export class EffectDoubts {
   /** @throws what the probe throws: the attempt has failed without a call */
   async check(effect: Effect, row: LeasedRow, payload: unknown, signal: AbortSignal): Promise<Checked> {
     const forgotten = row.attempt > 1 && row.ageMs > effect.keyRetentionMs;
-    // An earlier attempt's call was made and its result kept: only the completion is missing. A method that does not look at
-    // `previous` makes its call again, so that the key must still protect from it.
+    // An earlier attempt made its call and kept the result. Only the completion is missing. A method that ignores `previous` makes its call
+    // again, so its key must still protect from a duplicate.
     if (row.previousResult !== undefined)
       return forgotten ? { kind: 'park', reason: 'key-expired' } : { kind: 'call', inDoubt: false };
     let completion: Completion | undefined;
@@ -61,7 +61,7 @@ export class EffectDoubts {
     return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
   }
 
-  /** Undefined when nothing is in doubt and nobody asked. */
+  /** Undefined when nothing is in doubt and there was no probe. */
   private async probe(
     effect: Effect,
     row: LeasedRow,

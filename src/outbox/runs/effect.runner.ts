@@ -1,23 +1,23 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { runAround } from '../../core/around.js';
-import { parseJson } from '../../core/body.js';
+import { parseJson, UnreadableBody } from '../../core/body.js';
 import { isKnownNotDone } from '../../core/classify.js';
 import type { EffectContext } from '../../core/context.js';
 import { PermanentError } from '../../core/errors.js';
 import { outcomeOf } from '../../core/lazy.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
-import { UnreadableBody } from '../../core/payload.js';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { runInfo } from '../relay/row-facts.js';
-import { attempted } from './attempt-span.js';
+import { runAttempt } from './attempt-span.js';
 import { Destinations } from './destinations.js';
 import { EffectDoubts, type Completion } from './effect-doubts.js';
 import { effectPolicy, EffectSettler, type Called } from './effect.settler.js';
-import { FailureSettler, tracksDoubt, type RunOutcome } from './failure.settler.js';
+import { tracksDoubt } from './failure-policy.js';
+import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { LoneStatements } from './lone-statements.js';
 
 /** Runs a leased effect: the user's method outside any transaction, then the fenced settle. */
@@ -36,7 +36,7 @@ export class EffectRunner {
 
   /** @throws only when the end could not be recorded: the database is unusable and the lease will end by itself */
   run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
-    return attempted(
+    return runAttempt(
       [row],
       (outcome) => [outcome],
       () => this.runNow(row, signal),
@@ -50,7 +50,7 @@ export class EffectRunner {
         call = started;
       });
     } finally {
-      // A call that outlives its attempt may still tell how it ended: after the attempt's own end, which would undo it.
+      // A call that outlives its attempt may still end well. It is recorded after the attempt's own end, which would undo it.
       call?.then(
         (late) => signal.aborted && void this.ends.recordLate(row, late),
         () => undefined,
@@ -90,16 +90,16 @@ export class EffectRunner {
     } catch (error) {
       const mayBeDone = inDoubt || (calling && tracksDoubt(effect) && !isKnownNotDone(error));
       const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
-      await this.destinations.failed(effect, row, payload, error);
+      await this.destinations.recordFailure(effect, row, payload, error);
       return outcome;
     }
-    // Outside of the above: what our own database refuses says nothing about the call.
+    // Outside of the `try` above: an error of our own database says nothing about the call.
     const outcome = await this.ends.settle(effect, row, called, signal);
-    await this.destinations.answered(effect, row, payload);
+    await this.destinations.recordAnswer(effect, row, payload);
     return outcome;
   }
 
-  /** As if it had not been leased. */
+  /** Releases the row, as if it had not been leased. */
   private async putOff(row: LeasedRow, ms: number): Promise<RunOutcome> {
     const delayMs = Math.ceil(ms);
     const released = await this.statements.send((manager) => this.store.release(manager, [row], { delayMs }));
@@ -125,7 +125,10 @@ export class EffectRunner {
   }
 }
 
-/** Work that has begun already would not commit with the settle. @throws PermanentError */
+/**
+ * Checks that the completion is a function: work that has begun already would not commit with the settle.
+ * @throws PermanentError
+ */
 function completionOf(effect: string, work: unknown): Completion {
   if (typeof work === 'function') return work as Completion;
   throw new PermanentError(

@@ -10,7 +10,8 @@ import { TurnStore } from '../../storage/turn.store.js';
 import { rowEvent, rowFacts, runInfo } from '../relay/row-facts.js';
 import { WakeUp } from '../wake/wake-up.js';
 import type { Completion } from './effect-doubts.js';
-import { FailureSettler, tracksDoubt, type FailurePolicy, type RunOutcome } from './failure.settler.js';
+import { tracksDoubt, type FailurePolicy } from './failure-policy.js';
+import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { GroupSettle } from './group-settle.js';
 import { LeaseLost } from './deadline.js';
 import { LoneStatements } from './lone-statements.js';
@@ -43,7 +44,7 @@ export class EffectSettler {
   async settle(effect: Effect, row: LeasedRow, called: Called, signal: AbortSignal): Promise<RunOutcome> {
     let kept = false;
     try {
-      // First, and whatever becomes of the lease: the call was made, and the next attempt need not make it again.
+      // The result is kept first, even if the lease is lost: the call was made, and the next attempt need not make it again.
       const json = asJson(row, called);
       if (called.completion !== undefined) {
         await this.statements.send((manager) => this.store.keepResult(manager, row.id, json!));
@@ -55,7 +56,7 @@ export class EffectSettler {
         this.wakeUp.wake();
         return 'done';
       }
-      if (error instanceof LeaseLost) return this.lost(row, called);
+      if (error instanceof LeaseLost) return this.settleLost(row, called);
       // With its result kept, the call is not in doubt.
       return await this.failures.settle(row, error, effectPolicy(effect, !kept && tracksDoubt(effect)));
     }
@@ -65,8 +66,8 @@ export class EffectSettler {
   }
 
   /**
-   * The fenced settle: with those of others, with the turn of its key, or with the user's own work.
-   * @returns names of the rows that are there for a relay by it
+   * Settles behind the fence: with other effects, with the turn of its key, or with the user's own work.
+   * @returns names of the rows that this made due
    */
   private async commit(
     effect: Effect,
@@ -101,7 +102,7 @@ export class EffectSettler {
     return this.statements.commit(settle);
   }
 
-  private async lost(row: LeasedRow, called: Called): Promise<RunOutcome> {
+  private async settleLost(row: LeasedRow, called: Called): Promise<RunOutcome> {
     if (await this.settleLate(row, called)) return 'done';
     const text =
       'the effect ended after its lease; it may have happened twice at a service that ignores its key';
@@ -124,8 +125,8 @@ export class EffectSettler {
   }
 
   /**
-   * What is done about an end that came after its lease. A call with a completion is not done before that has committed: the next
-   * attempt, of a parked row too, gets the result and need not call again.
+   * Records an end that came after its lease. A call with a completion is only done when the completion has committed. So the next attempt
+   * gets the result and need not call again, also for a parked row.
    * @returns whether the row is done
    * @throws ResultRefused
    */

@@ -2,10 +2,10 @@ import { Inject, Injectable } from '@nestjs/common';
 import { runAround } from '../../core/around.js';
 import { PermanentError } from '../../core/errors.js';
 import type { WebhookEvent } from '../../core/event.js';
-import { answeredAtOnce, outcomeOf } from '../../core/lazy.js';
-import { parsePayload } from '../../core/payload.js';
+import { refuseLazy, outcomeOf } from '../../core/lazy.js';
+import { parsePayload } from '../../core/body.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
-import { validated } from '../../core/options/standard-schema.js';
+import { validate } from '../../core/options/standard-schema.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import type { Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
@@ -16,7 +16,7 @@ import { SharedFetches } from './shared-fetches.js';
 /** An event ready for its handler. */
 export interface Prepared {
   readonly event: WebhookEvent;
-  /** What `hydrate` fetched. */
+  /** The value that `hydrate` fetched. */
   readonly current: unknown;
 }
 
@@ -27,11 +27,11 @@ export class EventPreparer {
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
-  /** @throws UnreadableBody, SchemaMismatch, PermanentError, and what `hydrate.fetch` throws */
+  /** @throws UnreadableBody, SchemaMismatch, PermanentError, and the error of `hydrate.fetch` */
   async prepare(row: LeasedRow, handler: Handler | undefined, signal: AbortSignal): Promise<Prepared> {
     const parsed = this.parse(row.event!);
     const { schema, hydrate } = handler?.options ?? {};
-    const event = schema ? { ...parsed, payload: await validated(schema, parsed.payload) } : parsed;
+    const event = schema ? { ...parsed, payload: await validate(schema, parsed.payload) } : parsed;
     return { event, current: hydrate && (await this.hydrate(handler!, event, row, signal)) };
   }
 
@@ -55,7 +55,7 @@ export class EventPreparer {
     const name = `hydrate of ${handler.name}`;
     const resource: unknown = hydrate.key.call(handler.instance, event);
     // As JSON every promise is the same: one resource's state would be taken for another's.
-    answeredAtOnce(resource, `the key of ${name}`);
+    refuseLazy(resource, `the key of ${name}`);
     const key = JSON.stringify([handler.name, event.tenant, resource]);
     const maxPauseMs = handler.timeoutMs / 4;
     const fetch = async (nobodyWaits: AbortSignal) =>

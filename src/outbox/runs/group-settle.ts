@@ -30,7 +30,7 @@ export class GroupSettle {
   settle(settle: Settle): Promise<boolean> {
     return new Promise((resolve, reject) => {
       this.waiting.push({ settle, resolve, reject });
-      // What ends in the same moment goes along.
+      // Effects that end in the same turn of the event loop go along.
       if (this.waiting.length === 1) queueMicrotask(() => this.send());
     });
   }

@@ -6,13 +6,13 @@ import type { WebhookEvent } from '../../core/event.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { Tally } from '../../core/telemetry/tally.js';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
 import { rowEvent, rowFacts, runInfo } from '../relay/row-facts.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
-import { attempted } from './attempt-span.js';
+import { runAttempt } from './attempt-span.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { resultSummary } from './result.js';
@@ -38,12 +38,12 @@ export class HandlerRunner {
   ) {}
 
   /**
-   * @param awaitRedelivery the source, when its provider's redelivery is to repeat a failed run
-   * @throws only when the failure could not be recorded: the database is unusable and the lease will end by itself
+   * @param awaitRedelivery the source, when its provider's redelivery must repeat a failed run
+   * @throws only when the failure could not be recorded; the lease then ends by itself
    */
   run(row: LeasedRow, signal: AbortSignal, timeoutMs: number, awaitRedelivery?: Source): Promise<RunOutcome> {
     const run = () => this.attempt(row, signal, timeoutMs, awaitRedelivery);
-    return attempted([row], (outcome) => [outcome], run, awaitRedelivery !== undefined);
+    return runAttempt([row], (outcome) => [outcome], run, awaitRedelivery !== undefined);
   }
 
   private async attempt(
@@ -57,8 +57,8 @@ export class HandlerRunner {
       const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
       return await this.commit(row, handler, prepared, signal, timeoutMs, awaitRedelivery !== undefined);
     } catch (error) {
-      const outcome = await this.transactions.committedEnd(row, error);
-      if (outcome !== undefined) return this.ended(row, outcome, undefined);
+      const outcome = await this.transactions.findCommittedEnd(row, error);
+      if (outcome !== undefined) return this.finish(row, outcome, undefined);
       return await this.failures.settleHandler(row, error, handler, awaitRedelivery);
     }
   }
@@ -75,7 +75,7 @@ export class HandlerRunner {
     let run: RunTransaction;
     const outcome = await this.transactions.run(row.name, timeoutMs, async (transaction) => {
       run = transaction;
-      if (await transaction.supersededIfStale(row, handler, prepared.event)) {
+      if (await transaction.supersedeIfStale(row, handler, prepared.event)) {
         await transaction.passTurn(row);
         return 'superseded';
       }
@@ -83,7 +83,7 @@ export class HandlerRunner {
       transaction.settleWithCommit(row, result);
       return 'done';
     });
-    return this.ended(row, outcome, run!.woken);
+    return this.finish(row, outcome, run!.woken);
   }
 
   /**
@@ -98,8 +98,8 @@ export class HandlerRunner {
   ): Promise<CommittedEnd> {
     const handler = this.registry.handler(row.name);
     const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
-    const transaction = this.transactions.within(open);
-    const isStale = await transaction.supersededIfStale(row, handler, prepared.event);
+    const transaction = this.transactions.join(open);
+    const isStale = await transaction.supersedeIfStale(row, handler, prepared.event);
     if (!isStale) {
       const result = await this.call(transaction, row, prepared, code, signal, true);
       await transaction.settle(row, result);
@@ -128,7 +128,7 @@ export class HandlerRunner {
     return summary;
   }
 
-  private ended(row: LeasedRow, outcome: CommittedEnd, woken: WokenNames): RunOutcome {
+  private finish(row: LeasedRow, outcome: CommittedEnd, woken: WokenNames): RunOutcome {
     this.wakeUp.wake(woken);
     this.lifecycle.emit('handled', () => ({ ...rowEvent(row), outcome }));
     if (outcome === 'done') this.tally.add(row.event?.source ?? '', 'handled');

@@ -3,17 +3,16 @@ import { DataSource, type EntityManager } from 'typeorm';
 import { isWholeDatabases } from '../../core/classify.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { inTransaction, onConnection } from '../../storage/postgres/connection.js';
-import { poolSize } from '../../storage/postgres/pool-size.js';
+import { inTransaction, onConnection, poolSize } from '../../storage/postgres/connection.js';
 
 /** A machine that is very busy takes its time, however short the lease. */
 const MIN_ANSWER_MS = 5_000;
 
 /**
- * Statements about leased rows, outside of any transaction of the application: what they record must not wait for the lease to end.
- * After a failover the pool may be full of connections to a server that takes no writes, after a fault of the network of half-open
- * ones: each is given up, and the statement is sent on the next. Whether the first was done may not be known, so that all of them are
- * fenced, and a second one finds nothing to do.
+ * Statements about leased rows, outside of any transaction of the application. Their records must not wait for the lease to end. After a
+ * failover the pool may be full of connections to a server that takes no writes. After a network fault it may be full of half-open ones.
+ * Each such connection is given up, and the statement is sent on the next. The first may have been done, so all of them are fenced, and a
+ * second one finds nothing to do.
  */
 @Injectable()
 export class LoneStatements {

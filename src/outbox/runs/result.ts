@@ -6,7 +6,7 @@ import { MAX_PAYLOAD_BYTES } from '../enqueue/run-enqueue.js';
 const MAX_SUMMARY_BYTES = 1_000;
 const MAX_RESULT_BYTES = 64 * 1024;
 
-/** An effect's call was made, and what it returned cannot be kept for its completion. No other attempt would cure that. */
+/** An effect's call was made, and its result cannot be kept for its completion. No other attempt would cure that. */
 export class ResultRefused extends PermanentError {
   constructor(effect: string, came: string, options?: ErrorOptions) {
     super(
@@ -17,13 +17,13 @@ export class ResultRefused extends PermanentError {
   }
 }
 
-/** What a handler returned, as the result summary that people read. */
+/** The returned value of a handler, as a summary for people. */
 export function resultSummary(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   return storable(typeof value === 'string' ? value : toJson(value), MAX_SUMMARY_BYTES);
 }
 
-/** What an effect without a completion returned, as JSON that people read. Larger than 64 kB it is replaced by a note. */
+/** The returned value of an effect without a completion, as JSON for people. Above 64 kB it is replaced by a note. */
 export function effectResult(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   const json = toJson(value);
@@ -32,7 +32,7 @@ export function effectResult(value: unknown): string | undefined {
 }
 
 /**
- * What an effect with a completion returned, as JSON, whole: the completion of a later attempt writes what it finds there.
+ * The returned value of an effect with a completion, as whole JSON. The completion of a later attempt uses it.
  * @throws ResultRefused
  */
 export function keptResult(effect: string, value: unknown): string {

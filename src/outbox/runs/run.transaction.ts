@@ -4,18 +4,33 @@ import type { Enqueue } from '../../core/context.js';
 import type { WebhookEvent } from '../../core/event.js';
 import { outcomeOf } from '../../core/lazy.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
+import { WebhookInboxError } from '../../core/errors.js';
 import { namesOf, type Handler, type HandlerRegistry } from '../../handlers/handler.registry.js';
-import type { LeasedRow } from '../../storage/leased-rows.js';
+import type { LeasedRow, NamedEffect } from '../../storage/leased-rows.js';
 import type { SettleStore } from '../../storage/settle.store.js';
 import type { TurnStore } from '../../storage/turn.store.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
 import type { Outbox } from '../enqueue/outbox.js';
 import { RunEnqueue, type EnqueueStores } from '../enqueue/run-enqueue.js';
 import { LeaseLost } from './deadline.js';
-import { refuseNewEffects } from './new-effects.js';
 import type { StaleFilter } from './stale.filter.js';
 
-/** What every transaction of a run works with. */
+/**
+ * A handler that was done for its event ran again and would enqueue effects for the first time. Its run is rolled back: such an effect
+ * may be one that was done under another name or key.
+ */
+export class NewEffectsRefused extends WebhookInboxError {
+  constructor(readonly effects: readonly NamedEffect[]) {
+    const names = [...new Set(effects.map(({ name }) => `'${name}'`))].join(', ');
+    super(
+      'NEW_EFFECTS_REFUSED',
+      `the handler was done for this event and would now enqueue ${names} for the first time; nothing was done. ` +
+        `To allow it, replay the event with newEffects: 'allow'`,
+    );
+  }
+}
+
+/** The parts that every transaction of a run uses. */
 export interface RunParts {
   readonly options: ResolvedOptions;
   readonly registry: HandlerRegistry;
@@ -65,9 +80,16 @@ export class RunTransaction {
     return this.transaction.asUser(() => runAround(this.parts.options.around, info, run), signal);
   }
 
-  /** @throws NewEffectsRefused */
-  refuseNewEffects(): Promise<void> {
-    return refuseNewEffects(this.transaction, this.enqueues);
+  /**
+   * Called after the user's code and before the settle, so that this code cannot catch the error.
+   * @throws NewEffectsRefused
+   */
+  async refuseNewEffects(): Promise<void> {
+    for (const run of this.enqueues) {
+      if (!run.hasAdded) continue;
+      const refused = await this.transaction.asOurs((ours) => run.findRefusedEffects(ours));
+      if (refused.length > 0) throw new NewEffectsRefused(refused);
+    }
   }
 
   /**
@@ -75,14 +97,14 @@ export class RunTransaction {
    * @returns whether the event was stale
    * @throws LeaseLost
    */
-  async supersededIfStale(
+  async supersedeIfStale(
     row: LeasedRow,
     handler: Handler | undefined,
     event: WebhookEvent,
   ): Promise<boolean> {
     if (handler?.options.skipStale === undefined) return false;
     const { stale, store } = this.parts;
-    if (!(await this.transaction.asOurs((ours) => stale.isStale(ours, handler, event)))) return false;
+    if (!(await this.transaction.asOurs((ours) => stale.raiseMark(ours, handler, event)))) return false;
     if (!(await this.transaction.asOurs((ours) => store.supersede(ours, row)))) throw new LeaseLost();
     return true;
   }
@@ -111,7 +133,7 @@ export class RunTransaction {
       ],
       refusal: (error) => (store.isRefusal(error) ? new LeaseLost() : undefined),
       answered: ([, passed]) => {
-        if (orderKey !== undefined && passed!.rows.length > 0) this.hasPassed(row);
+        if (orderKey !== undefined && passed!.rows.length > 0) this.notePassed(row);
       },
     });
   }
@@ -121,10 +143,10 @@ export class RunTransaction {
     const { orderKey } = row;
     if (orderKey === undefined) return;
     const passed = await this.transaction.asOurs((ours) => this.parts.turns.pass(ours, orderKey));
-    if (passed) this.hasPassed(row);
+    if (passed) this.notePassed(row);
   }
 
-  private hasPassed({ kind, name }: LeasedRow): void {
+  private notePassed({ kind, name }: LeasedRow): void {
     const { registry } = this.parts;
     const work = kind === 'handler' ? registry.handler(name) : registry.effect(name);
     for (const one of namesOf(work!)) this.passed.add(one);

@@ -36,10 +36,10 @@ export class RunTransactions implements RunParts {
 
   /**
    * Opens a transaction for the runs of `name`, and commits it after `work`.
-   * @throws NotCommitted, ManagerMisused, and what `work` throws: rolled back
+   * @throws NotCommitted, ManagerMisused, and the error of `work`; each rolls it back
    */
   run<T>(name: string, timeoutMs: number, work: (transaction: RunTransaction) => Promise<T>): Promise<T> {
-    return this.open(name, timeoutMs, (transaction) => work(this.within(transaction)));
+    return this.open(name, timeoutMs, (transaction) => work(this.join(transaction)));
   }
 
   /** As `run`, for several runs in one transaction. */
@@ -49,12 +49,12 @@ export class RunTransactions implements RunParts {
   }
 
   /** One run in a transaction that is open. */
-  within(transaction: UserTransaction): RunTransaction {
+  join(transaction: UserTransaction): RunTransaction {
     return new RunTransaction(this, transaction);
   }
 
-  /** How the run ended, if `error` left its COMMIT in doubt and the COMMIT went through: the settle in it tells. */
-  async committedEnd(row: LeasedRow, error: unknown): Promise<CommittedEnd | undefined> {
+  /** Finds out how the run ended, if `error` left its COMMIT in doubt. The settle in the transaction shows whether it went through. */
+  async findCommittedEnd(row: LeasedRow, error: unknown): Promise<CommittedEnd | undefined> {
     if (!(error instanceof NotCommitted) || !error.inDoubt) return undefined;
     return this.statements.send((manager) => this.store.endOf(manager, row));
   }

@@ -6,7 +6,7 @@ import { neutral } from '../../core/neutral.js';
  */
 const PAUSES_MS = [200, 1_500] as const;
 
-/** Asks for the current state of a resource; `signal` fires when nobody waits for the answer any more. */
+/** Asks for the current state of a resource. `signal` fires when no run waits for the answer any more. */
 export type Ask = (signal: AbortSignal) => Promise<unknown>;
 
 interface Fetch {
@@ -24,22 +24,22 @@ interface Fetch {
 interface Resource {
   /** How many fetches of it have begun since it was quiet. */
   begun: number;
-  /** The last one that has begun, which may have ended. */
+  /** The last fetch that has begun. It may have ended. */
   last: Fetch | undefined;
   /** The one that begins after the pause. */
   next: Fetch | undefined;
 }
 
 /**
- * Fetches that runs share. A run gets an answer that was asked for after its event had arrived, and never an older one than a run that
- * began before it. An answer is kept for as long as a pause, for the runs that were waiting for a place meanwhile.
+ * Fetches that runs share. A run gets an answer that was asked for after its event had arrived. It never gets an older answer than a run
+ * that began before it. An answer is kept for as long as a pause, for runs that wait for a slot meanwhile.
  */
 export class SharedFetches {
   private readonly resources = new Map<string, Resource>();
 
   /**
-   * @param arrivedAt when the event had arrived, on this process's monotonic clock; undefined for a run whose caller waits, which asks
-   * for itself and at once
+   * @param arrivedAt when the event had arrived, on this process's monotonic clock. Undefined for a run whose caller waits: it asks for
+   * itself and at once
    * @param maxPauseMs the longest that the run may wait for others
    */
   async get(
@@ -51,7 +51,7 @@ export class SharedFetches {
   ): Promise<unknown> {
     const resource = this.resources.get(key) ?? { begun: 0, last: undefined, next: undefined };
     this.resources.set(key, resource);
-    return shared(this.fetch(key, resource, arrivedAt, maxPauseMs, ask), signal);
+    return join(this.fetch(key, resource, arrivedAt, maxPauseMs, ask), signal);
   }
 
   private fetch(
@@ -69,11 +69,11 @@ export class SharedFetches {
       next.ask = ask;
       return next;
     }
-    return this.after(leftMs, key, resource, newFetch(ask));
+    return this.beginLater(leftMs, key, resource, newFetch(ask));
   }
 
-  /** Nobody waits for it any more when it is aborted before that: then it never begins. */
-  private after(ms: number, key: string, resource: Resource, fetch: Fetch): Fetch {
+  /** If it is aborted during the pause, no run waits for it any more, and it never begins. */
+  private beginLater(ms: number, key: string, resource: Resource, fetch: Fetch): Fetch {
     resource.next = fetch;
     const timer = neutral(() => setTimeout(() => this.begin(key, resource, fetch), ms));
     fetch.controller.signal.addEventListener('abort', () => {
@@ -94,7 +94,7 @@ export class SharedFetches {
       if (resource.last === fetch) resource.last = undefined;
     };
     fetch.controller.signal.addEventListener('abort', forget);
-    // What has failed is not shared with a run that comes later.
+    // A failed answer is not shared with a later run.
     void fetch.answer.catch(forget).then(() => {
       setTimeout(() => this.drop(key, resource, fetch), PAUSES_MS[1]).unref();
     });
@@ -124,7 +124,7 @@ function pauseLeftMs({ begun, last }: Resource, maxPauseMs: number): number {
   return last!.startedAt! + Math.min(pauseMs, maxPauseMs) - performance.now();
 }
 
-async function shared(fetch: Fetch, signal: AbortSignal): Promise<unknown> {
+async function join(fetch: Fetch, signal: AbortSignal): Promise<unknown> {
   const leave = () => {
     fetch.waiting -= 1;
     if (fetch.waiting === 0) fetch.controller.abort(signal.reason);

@@ -4,7 +4,7 @@ import type { EntityManager } from 'typeorm';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import type { WebhookEvent } from '../../core/event.js';
-import { answeredAtOnce } from '../../core/lazy.js';
+import { refuseLazy } from '../../core/lazy.js';
 import { logLine } from '../../core/log/log.js';
 import { firstName, type Handler } from '../../handlers/handler.registry.js';
 import { orderKey } from '../../handlers/order-key.js';
@@ -14,8 +14,8 @@ import { WatermarkStore } from '../../storage/watermark.store.js';
 @Injectable()
 export class StaleFilter {
   private readonly logger = new InboxLogger();
-  /** Handlers whose `at` gave what is no time: told once. */
-  private readonly told = new Set<string>();
+  /** Handlers whose `at` returned no valid time. Each is logged once. */
+  private readonly warned = new Set<string>();
 
   constructor(
     private readonly watermarks: WatermarkStore,
@@ -23,7 +23,7 @@ export class StaleFilter {
   ) {}
 
   /** Raises the mark of the event's resource, as the first statement of the handler's transaction. */
-  async isStale(manager: EntityManager, handler: Handler, event: WebhookEvent): Promise<boolean> {
+  async raiseMark(manager: EntityManager, handler: Handler, event: WebhookEvent): Promise<boolean> {
     const { skipStale } = handler.options;
     if (skipStale === undefined) return false;
     const at = this.timeOf(handler, event);
@@ -44,10 +44,10 @@ export class StaleFilter {
     const skipStale = handler.options.skipStale!;
     if (skipStale.at === undefined) return event.occurredAt;
     const time: unknown = skipStale.at.call(handler.instance, event);
-    answeredAtOnce(time, `skipStale.at of ${handler.name}`);
+    refuseLazy(time, `skipStale.at of ${handler.name}`);
     if (types.isDate(time) && !Number.isNaN(time.getTime())) return time;
-    if (time != null && !this.told.has(handler.name)) {
-      this.told.add(handler.name);
+    if (time != null && !this.warned.has(handler.name)) {
+      this.warned.add(handler.name);
       const { source, tenant, eventId } = event;
       // Not what it gave, which may be the payload's.
       const received = types.isDate(time) ? 'an invalid Date' : typeof time;

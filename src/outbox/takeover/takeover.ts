@@ -6,18 +6,17 @@ import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
-import { pause } from '../../core/time/pause.js';
-import { within } from '../../core/time/within.js';
+import { sleep, endsWithin } from '../../core/time/waits.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { onConnection } from '../../storage/postgres/connection.js';
 import type { ListenConnection } from '../../storage/postgres/listen-connection.js';
 import { TakeoverStore, type InstanceLock } from '../../storage/postgres/takeover.store.js';
 import { Rounds } from '../relay/rounds.js';
 import { WakeUp } from '../wake/wake-up.js';
-import { Lookout } from './lookout.js';
+import { LockWatch } from './lock-watch.js';
 
-/** Between two looks at the locks of the others. */
-const LOOK_MS = 500;
+/** Between two polls of the locks of other processes. */
+const POLL_MS = 500;
 /** After a statement that the server has refused. */
 const REFUSED_MS = 1_000;
 /** A session that is not answered for so long is lost: the server gives an unanswered connection up after the same time. */
@@ -29,9 +28,9 @@ const WITHDRAW_MS = 1_000;
 const WITHDRAW_AGAIN_MS = 100;
 
 /**
- * Has the work of a killed process go on within two seconds, where its lease would end after thirty. Each process holds a lock on its LISTEN
- * connection, which PostgreSQL frees when the process ends, and looks at those of the others. A living process that loses the connection
- * withdraws its lock over the pool; one that can do neither aborts what it runs. Where it cannot be had, the lease decides.
+ * Ends the leases of a killed process within two seconds, instead of thirty. Each process holds a lock on its LISTEN connection, and polls
+ * the locks of the others. PostgreSQL frees the lock when the process ends. A living process that loses the connection withdraws its lock
+ * over the pool. One that can do neither aborts its runs. Without a lock, the lease decides.
  */
 @Injectable()
 export class Takeover {
@@ -53,22 +52,22 @@ export class Takeover {
   ) {}
 
   /**
-   * Locks, registers, and looks at the others, for as long as the connection lasts.
-   * @throws when it is lost, or not answered in time; never returns
+   * Locks, registers, and polls the others' locks, for as long as the connection lasts. It never returns.
+   * @throws when the connection is lost, or not answered in time
    */
   async guard(session: ListenConnection): Promise<never> {
-    // Through a pooler a lock looks free while it is held, and stays held after its client's death.
-    if (!this.isWanted || !(await answered(session.isDirect()))) return forever();
+    // Through a pooler a lock seems free while it is held, and stays held after its client's death.
+    if (!this.isWanted || !(await answerInTime(session.isDirect()))) return forever();
     const lock = { owner: this.instance.id, key: randomBytes(8).readBigInt64BE().toString() };
-    const lookout = new Lookout();
+    const watch = new LockWatch();
     let isLocked = false;
     try {
       for (;;) {
-        const obeyed = await this.obeyed(async () => {
-          isLocked ||= await answered(this.store.lock(session, lock));
-          if (isLocked) await this.look(session, lock, lookout);
+        const obeyed = await this.tryStatements(async () => {
+          isLocked ||= await answerInTime(this.store.lock(session, lock));
+          if (isLocked) await this.pollLocks(session, lock, watch);
         });
-        await pause(obeyed ? LOOK_MS : REFUSED_MS, session.lost);
+        await sleep(obeyed ? POLL_MS : REFUSED_MS, session.lost);
         session.lost.throwIfAborted();
       }
     } finally {
@@ -80,34 +79,34 @@ export class Takeover {
   async stop(): Promise<void> {
     this.isStopped = true;
     if (this.lock === undefined) return;
-    await within(this.withdraw(this.lock), WITHDRAW_MS).catch(() => undefined);
+    await endsWithin(this.withdraw(this.lock), WITHDRAW_MS).catch(() => undefined);
   }
 
   private get isWanted(): boolean {
     return this.options.relay !== false && this.options.relay.takeover && !this.isStopped;
   }
 
-  private async look(session: ListenConnection, lock: InstanceLock, lookout: Lookout): Promise<void> {
+  private async pollLocks(session: ListenConnection, lock: InstanceLock, watch: LockWatch): Promise<void> {
     const askedAt = performance.now();
-    const locks = await answered(this.store.look(session, lock.owner));
+    const locks = await answerInTime(this.store.listLocks(session, lock.owner));
     const answeredAt = performance.now();
     // Not yet; or no longer, since this process was silent for so long that its row was deleted.
     if (!locks.some(({ key }) => key === lock.key)) await this.register(session, lock);
-    for (const dead of lookout.look(locks, askedAt, answeredAt)) await this.take(session, dead);
+    for (const dead of watch.observe(locks, askedAt, answeredAt)) await this.take(session, dead);
   }
 
   private async register(session: ListenConnection, lock: InstanceLock): Promise<void> {
     if (this.isStopped) return;
     // Before it is known to be there: the answer may be lost.
     this.lock = lock;
-    if (!(await answered(this.store.register(session, lock)))) return;
+    if (!(await answerInTime(this.store.register(session, lock)))) return;
     // In the place of an earlier one.
     this.lost.clear();
     this.rounds.resume();
   }
 
   private async take(session: ListenConnection, dead: InstanceLock): Promise<void> {
-    const rows = await answered(this.store.take(session, dead));
+    const rows = await answerInTime(this.store.take(session, dead));
     if (rows === 0) return;
     const text = 'a process has ended without giving its leases back: its rows are run again';
     this.logger.warn(logLine(text, { instance: dead.owner, rows }));
@@ -115,7 +114,7 @@ export class Takeover {
   }
 
   /** False where the server has refused a statement: the connection is sound, and until it is obeyed the leases decide. */
-  private async obeyed(work: () => Promise<void>): Promise<boolean> {
+  private async tryStatements(work: () => Promise<void>): Promise<boolean> {
     try {
       await work();
       this.toldRefused = false;
@@ -142,7 +141,7 @@ export class Takeover {
         await this.withdraw(lock);
         this.lost.delete(lock);
       } catch {
-        await pause(WITHDRAW_AGAIN_MS);
+        await sleep(WITHDRAW_AGAIN_MS);
       }
     }
     clearTimeout(late);
@@ -166,8 +165,8 @@ export class Takeover {
  * the second.
  * @throws Error when there is no answer
  */
-async function answered<T>(asking: Promise<T>): Promise<T> {
-  if ((await within(asking, SILENT_MS / 2)) || (await within(asking, SILENT_MS / 2))) return asking;
+async function answerInTime<T>(asking: Promise<T>): Promise<T> {
+  if ((await endsWithin(asking, SILENT_MS / 2)) || (await endsWithin(asking, SILENT_MS / 2))) return asking;
   throw new Error(`time-out: the server did not answer within ${SILENT_MS} ms`);
 }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
-import { abortReason, orAborted } from '../../core/time/abort.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { abortReason, orAborted } from '../../core/time/waits.js';
 import { retryDelayMs } from '../../core/options/retry.js';
 import type { ListenConnection } from '../../storage/postgres/listen-connection.js';
 
@@ -29,11 +29,11 @@ export interface ListenPorts {
   notify(payload: string): Promise<void>;
   /** Something may be due. */
   wake(payload: string | undefined): void;
-  /** Told once for each outage. */
+  /** Called once for each outage. */
   onLost(error: unknown): void;
-  /** Told once: connected, but notifications do not arrive. */
+  /** Called once when the connection works, but notifications do not arrive. */
   onDeaf(): void;
-  /** What else the connection serves. It ends the connection by throwing, and never returns. @default nothing */
+  /** Another use of the connection. It ends the connection by throwing, and never returns. @default none */
   guard?(connection: ListenConnection): Promise<never>;
 }
 
@@ -70,7 +70,7 @@ export class ListenLoop {
     const { signal } = this.stopping;
     while (!signal.aborted) {
       const delayMs = await this.session();
-      await pause(delayMs, undefined, { signal }).catch(() => undefined);
+      await sleep(delayMs, undefined, { signal }).catch(() => undefined);
     }
   }
 
@@ -98,14 +98,14 @@ export class ListenLoop {
 
   /** Returns the pause after a probe that has not arrived; otherwise it throws at the connection's end. */
   private async listen(connection: ListenConnection, probes: Map<string, () => void>): Promise<number> {
-    if (!(await this.arrives(probes, connection.lost))) {
+    if (!(await this.testArrival(probes, connection.lost))) {
       if (!this.toldDeaf) this.ports.onDeaf();
       this.toldDeaf = true;
       return this.times.deafMs;
     }
     this.failures = 0;
     this.heard = true;
-    // What was committed while nobody listened.
+    // Rows may have been committed before this connection listened.
     this.ports.wake(undefined);
     return this.watch(connection);
   }
@@ -128,7 +128,7 @@ export class ListenLoop {
   private async watch(connection: ListenConnection): Promise<never> {
     const signal = AbortSignal.any([this.stopping.signal, connection.lost]);
     for (;;) {
-      await pause(this.times.heartbeatMs, undefined, { signal });
+      await sleep(this.times.heartbeatMs, undefined, { signal });
       await orAborted(connection.check(), signal);
     }
   }
@@ -137,7 +137,7 @@ export class ListenLoop {
    * Whether a notification sent over another connection arrives here. Behind a transaction pooler LISTEN succeeds, on a server
    * connection that is lent to others afterwards, and nothing ever comes. Three tries, since a loaded server may be slow.
    */
-  private async arrives(probes: Map<string, () => void>, lost: AbortSignal): Promise<boolean> {
+  private async testArrival(probes: Map<string, () => void>, lost: AbortSignal): Promise<boolean> {
     const signal = AbortSignal.any([this.stopping.signal, lost]);
     for (let attempt = 1; attempt <= 3; attempt += 1) {
       const payload = PROBE + randomUUID();
@@ -149,7 +149,7 @@ export class ListenLoop {
         // Nothing can be said about the listener where notifying fails.
         return true;
       }
-      const late = pause(this.times.probeMs, false, { signal });
+      const late = sleep(this.times.probeMs, false, { signal });
       if (await Promise.race([arrived, late])) return true;
     }
     return false;

@@ -1,27 +1,26 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Inject, Injectable } from '@nestjs/common';
 import { Instance } from '../../core/instance.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { neutral } from '../../core/neutral.js';
-import { within } from '../../core/time/within.js';
+import { endsWithin } from '../../core/time/waits.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { NotifyStore } from '../../storage/notify.store.js';
 import type { Statement } from '../../storage/postgres/message-query.js';
 import { LoneStatements } from '../runs/lone-statements.js';
-import { wakePayload } from './wake-payload.js';
-import { WakeUp, type WokenNames } from './wake-up.js';
+import { wakePayload, WakeUp, type WokenNames } from './wake-up.js';
 
 /** At most one NOTIFY in this time, however many commits there were: 20 a second cost nothing that can be measured. */
 const SPACING_MS = 50;
 const WARN_EVERY_MS = 60_000;
 const STOP_MS = 1_000;
 
-/** A notification that somebody else sends. */
+/** A notification that the caller sends on its own connection. */
 export interface Notice {
   readonly statement: Statement;
-  /** To be called when it was answered, with the error where it failed: until then nobody else tells anything. */
+  /** Must be called when the notification was answered, with the error if it failed. Until then no other notification is sent. */
   readonly ended: (error?: unknown) => void;
 }
 
@@ -32,8 +31,8 @@ export class Notifier {
   private readonly wanted = new Set<string>();
   /** A commit of rows whose names are not known. */
   private wantsAll = false;
-  /** What is told, and the rest behind it. */
-  private telling: Promise<void> | undefined;
+  /** The notification that is being sent, and those queued behind it. */
+  private sending: Promise<void> | undefined;
   private isStarted = false;
   private warnedAt = -Infinity;
 
@@ -51,19 +50,19 @@ export class Notifier {
     this.wakeUp.onCommit((names) => this.notify(names));
   }
 
-  /** Nothing more is told; waits for what is under way, but not for a connection that does not answer. */
+  /** Sends nothing more. Waits for a notification under way, but not for a connection that does not answer. */
   async stop(): Promise<void> {
     this.isStarted = false;
     this.wakeUp.onCommit(undefined);
-    if (this.telling !== undefined) await within(this.telling, STOP_MS);
+    if (this.sending !== undefined) await endsWithin(this.sending, STOP_MS);
   }
 
   /**
-   * What tells the others of rows of these names, for whoever has a connection in hand that has just committed them: it is on its way at
-   * once, without another. Undefined while they have just been told of others; then, as when it fails, they are told later.
+   * The notification of these names, for a caller whose connection has just committed them. It saves another connection. Undefined while
+   * another notification is under way: then, as after a failure, the names are sent later.
    */
   notice(names: readonly string[]): Notice | undefined {
-    if (!this.isStarted || this.telling !== undefined || names.length === 0) return undefined;
+    if (!this.isStarted || this.sending !== undefined || names.length === 0) return undefined;
     const all = [...new Set(names)];
     let ended: Notice['ended'];
     const answered = new Promise<void>((resolve) => {
@@ -72,7 +71,7 @@ export class Notifier {
         resolve();
       };
     });
-    this.telling = answered.then(() => neutral(() => this.tell(SPACING_MS)));
+    this.sending = answered.then(() => neutral(() => this.sendAll(SPACING_MS)));
     return { statement: this.store.statement(wakePayload(this.instance.id, all)), ended: ended! };
   }
 
@@ -83,13 +82,13 @@ export class Notifier {
 
   private notify(names: WokenNames): void {
     this.want(names);
-    this.telling ??= neutral(() => this.tell());
+    this.sending ??= neutral(() => this.sendAll());
   }
 
   /** @param restMs before the first */
-  private async tell(restMs = 0): Promise<void> {
+  private async sendAll(restMs = 0): Promise<void> {
     try {
-      if (restMs > 0) await pause(restMs);
+      if (restMs > 0) await sleep(restMs);
       while (this.wantsAll || this.wanted.size > 0) {
         const names = this.wantsAll ? undefined : [...this.wanted];
         this.wantsAll = false;
@@ -99,11 +98,11 @@ export class Notifier {
         await this.statements
           .send((manager) => this.store.notify(manager, payload))
           .catch((error: unknown) => this.warn(error));
-        await pause(SPACING_MS);
+        await sleep(SPACING_MS);
       }
     } finally {
-      // In the turn of the last look: what is wanted from now on begins another.
-      this.telling = undefined;
+      // Set in the same turn as the last check, so that a later call begins another loop.
+      this.sending = undefined;
     }
   }
 

@@ -10,8 +10,7 @@ import { NotifyStore } from '../../storage/notify.store.js';
 import { channelOf } from '../../storage/schema/own-schema.js';
 import { ListenLoop } from './listen.loop.js';
 import { Takeover } from '../takeover/takeover.js';
-import { readWakePayload } from './wake-payload.js';
-import { WakeUp } from './wake-up.js';
+import { readWakePayload, WakeUp } from './wake-up.js';
 
 const ANSWER_MS = 5_000;
 
@@ -64,7 +63,7 @@ export class WakeListener {
     this.loop.start();
   }
 
-  /** Whether this process is told of commits; otherwise it polls. */
+  /** Whether this process is notified of commits. Otherwise it polls. */
   get listening(): boolean {
     return this.loop?.listening ?? false;
   }

@@ -1,12 +1,12 @@
 import { itemsOf, membersOf, type ByteRange } from '../../core/json/json-ranges.js';
 
-/** Deepest nesting that is put in canonical form. What is deeper stays as it was sent: each level is a pass over all that is in it. */
+/** Deepest nesting that is put in canonical form. Deeper parts stay as sent, since each level is a pass over its whole content. */
 const MAX_DEPTH = 64;
 
 /**
- * The value at a range of JSON text, written so that equal content is equal text: no white space, keys sorted by UTF-16
- * code units, of equal keys the last, strings with the fewest escapes. Numbers keep their digits as sent: reading them as
- * doubles, as RFC 8785 does, makes 9007199254740992 and …993 one event, while 1 and 1.0 staying apart costs a duplicate at worst.
+ * The value at a range of JSON text, written so that equal content is equal text. It has no white space. Keys are sorted by UTF-16 code
+ * units, the last of equal keys counts, and strings have the fewest escapes. Numbers keep their digits as sent. Reading them as doubles, as
+ * RFC 8785 does, makes 9007199254740992 and …993 one event, while 1 and 1.0 staying apart costs a duplicate at worst.
  * @param without dotted paths of members that are left out
  */
 export function canonicalJson(json: Buffer, range: ByteRange, without: readonly string[] = []): string {

@@ -15,7 +15,7 @@ export function contentHash(body: BodyReader, fields: 'body' | readonly string[]
 }
 
 /**
- * SHA-256 of a JSON body in canonical form, without the members at these paths: what a retry changes.
+ * SHA-256 of a JSON body in canonical form, without the members at these paths, which a retry changes.
  * @throws EventIdUnusable when the body is not JSON
  */
 export function contentHashWithout(body: BodyReader, paths: readonly string[]): string {

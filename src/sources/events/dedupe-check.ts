@@ -37,7 +37,7 @@ function isHeader(key: DedupeKey): boolean {
   return typeof key === 'object' && 'header' in key;
 }
 
-/** Whether the signature covers all that the key is made of. A function may look at anything, so it counts as unsigned. */
+/** Whether the signature covers all parts of the key. A function may read anything, so it counts as unsigned. */
 export function isSignedKey(
   key: DedupeKey,
   covers: { readonly preset: boolean; readonly body: boolean; readonly headers: readonly string[] },

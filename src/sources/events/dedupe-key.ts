@@ -5,13 +5,13 @@ import { contentHash } from './content-hash.js';
 import type { ReceivedEvent } from './received-event.js';
 
 /**
- * What makes two deliveries the same event.
- * - `'preset'`: what the provider's documentation says (docs/sources.md shows it, and what is unstable about it)
+ * The key that makes two deliveries the same event.
+ * - `'preset'`: the key of the provider's documentation (docs/sources.md shows it, and its unstable parts)
  * - `{ header }`: a header's value; it is the same for every event of a batched body
  * - `{ path }`: text or a number at a dotted path of the body, or of the event's part of a batched body
  * - `{ hash: 'body' }`: SHA-256 of the event's exact bytes
  * - `{ hash: ['data.id', …] }`: SHA-256 of the chosen fields in a canonical form, for a vendor that sends one event under
- *   several ids. Equal content can be two events, so choose fields that tell them apart.
+ *   several ids. Equal content can be two events, so choose fields that distinguish them.
  * - a function of the event
  * - an array: all of these together
  */

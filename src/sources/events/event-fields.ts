@@ -7,7 +7,7 @@ import { eventTime } from './event-time.js';
 import { jsonItems } from './json-items.js';
 import { eventType, type EventsReader, type ReceivedEvent } from './received-event.js';
 
-/** One name, or several of which the first that is there counts. */
+/** One name, or several. The first header that is present counts. */
 export type HeaderName = string | readonly string[];
 
 /** Where a request says what it is about. Paths are dotted, from the body's root or, with `eventsPath`, from each item. */
@@ -29,7 +29,7 @@ export interface EventFields {
   readonly eventsPath?: string;
 }
 
-/** For vendors without an event id: what makes an event one instead. */
+/** For vendors without an event id: the fields that identify an event instead. */
 export interface KeyedFields extends EventFields {
   readonly idKey?: Exclude<DedupeKey, 'preset'>;
   /** Makes an event one where the vendor sends some without an id: refused, they would be lost. */

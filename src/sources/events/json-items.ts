@@ -8,7 +8,7 @@ import { itemRanges } from '../../core/json/json-ranges.js';
  * @throws EventIdUnusable when the body is not JSON or there is no array
  */
 export function jsonItems(body: BodyReader, path: string): Buffer[] {
-  // The scanner trusts its input to be JSON, so the parser looks first.
+  // The scanner trusts its input to be JSON, so the parser runs first.
   const ranges = body.json() === undefined ? undefined : itemRanges(body.bytes, path);
   if (ranges === undefined)
     throw new EventIdUnusable(`body${path === '' ? '' : `.${path}`}: expected an array of events`);

@@ -5,8 +5,8 @@ import { SignatureRejection } from '../../core/errors.js';
 const MAX_CHAIN = 6;
 
 /**
- * The public key of the first certificate in PEM text. With `roots`, each certificate must be issued by the next of the text
- * and the last by one of the roots; without, the host that the text was fetched from over TLS vouches for it.
+ * The public key of the first certificate in PEM text. With `roots`, each certificate must be issued by the next one, and the last by one
+ * of the roots. Without `roots`, the host that the text was fetched from over TLS vouches for it.
  * @throws SignatureRejection `unusable-key`
  */
 export function certificateKey(pem: string, roots: readonly X509Certificate[]): KeyObject {

@@ -11,13 +11,13 @@ export class AnsweredOtherwise extends Error {
   constructor(
     url: string,
     readonly status: number,
-    /** What it says, as far as it is read. */
+    /** The text of the answer, as far as it is read. */
     readonly text: string,
   ) {
     super(`${url} answered ${status}`);
   }
 
-  /** There is no such thing, which another try will not change; what else is not 200 may be a matter of the moment. */
+  /** The answer is permanent: the file does not exist. Any other status than 200 may be temporary. */
   get isForGood(): boolean {
     return this.status === 404 || this.status === 410;
   }

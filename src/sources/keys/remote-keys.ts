@@ -26,9 +26,9 @@ interface Entry<T> {
 }
 
 /**
- * Keys that a vendor publishes, by name (a URL, a key id). One fetch serves all who wait for it; what was fetched is used
- * until it expires; forged requests with ever new names can neither fill the memory nor flood the vendor, nor take a key that has
- * verified something from those it is for.
+ * Keys that a vendor publishes, by name (a URL, a key id). One fetch serves all callers that wait for it, and its key is used until it
+ * expires. Forged requests with ever new names can neither fill the memory nor flood the vendor. They also cannot displace a key that has
+ * verified a request.
  */
 export class RemoteKeys<T> {
   private readonly trusted = new Map<string, Entry<T>>();
@@ -43,7 +43,7 @@ export class RemoteKeys<T> {
     this.limits = { ...DEFAULTS, ...limits };
   }
 
-  /** @throws SignatureRejection `key-unavailable` when the key cannot be had just now; whatever `load` rejects a key with */
+  /** @throws SignatureRejection `key-unavailable` when the key is not available at this moment; the rejection of `load` */
   async get(name: string): Promise<T> {
     const now = Date.now();
     const entries = this.trusted.has(name) ? this.trusted : this.others;
@@ -80,7 +80,7 @@ export class RemoteKeys<T> {
     const key = neutral(() => this.load(name)).catch((error: unknown) => {
       entry.expiresAt = Date.now() + this.limits.failureTtlMs;
       if (error instanceof SignatureRejection) throw error;
-      // Whoever forges a request names keys that the vendor does not have: no reason to ask for a redelivery.
+      // A forged request may name keys that the vendor does not have. That is no reason to ask for a redelivery.
       if (error instanceof AnsweredOtherwise && error.isForGood)
         throw new SignatureRejection('unusable-key', 'the vendor has no such key', { cause: error });
       throw new SignatureRejection('key-unavailable', 'the vendor’s key could not be fetched', {

@@ -31,10 +31,10 @@ export function adyenItems(body: Buffer): Buffer[] {
   return items;
 }
 
-/** What is read of an item before it is believed. */
+/** The fields of an item that are read before it is verified. */
 export const unbelievedItem = (slice: Buffer) => new UnbelievedJson(slice, MEMBERS);
 
-/** What Adyen signs of an item: eight fields joined by colons, a missing one empty, nothing escaped. */
+/** The text that Adyen signs for an item: eight fields joined by colons, a missing one empty, nothing escaped. */
 export function adyenSignedText(item: UnbelievedJson): string {
   return SIGNED.map((path) => {
     const value = item.at(path);

@@ -9,8 +9,7 @@ import { minutes } from '../times.js';
 /** Options of `cashfree()`. */
 export interface CashfreeOptions extends SourceOptions {
   /**
-   * What stands between timestamp and body in the signed text. Cashfree's pages disagree: payments have nothing there, prepaid
-   * instruments a dot.
+   * The text between timestamp and body in the signed text. Cashfree's pages disagree: payments have none, prepaid instruments a dot.
    * @default ''
    */
   readonly separator?: '' | '.';

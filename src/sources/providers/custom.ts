@@ -77,7 +77,7 @@ function schemeOf(name: string, options: CustomOptions): Scheme {
   };
 }
 
-/** Whatever the function throws is a refusal: a bug there must not answer 500 to a forged request, nor let it in. */
+/** Any error of the function is a refusal. A bug there must neither answer 500 to a forged request nor accept it. */
 async function verified(
   options: CustomOptions,
   request: WebhookRequest,

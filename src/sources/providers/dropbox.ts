@@ -12,8 +12,8 @@ import { minutes, seconds } from '../times.js';
 /** Options of `dropbox()`. */
 export interface DropboxOptions extends SourceOptions {
   /**
-   * What makes two notifications one. Dropbox sends neither id nor time, so that two changes of one account can have equal
-   * bodies: `{ hash: 'body' }` would drop the second for good. Give a function that knows more, for example the cursor.
+   * The key that makes two notifications one event. Dropbox sends neither id nor time, so two changes of one account can have equal bodies.
+   * `{ hash: 'body' }` would drop the second for good. Give a function that knows more, for example the cursor.
    */
   readonly dedupe: DedupeKey;
 }

@@ -36,8 +36,8 @@ export interface HmacOptions extends SourceOptions, EventFields, SenderRetryOpti
   /** Unit of the timestamp. @default 'seconds' */
   readonly timestampUnit?: TimeUnit;
   /**
-   * What the vendor signs: `${body}` with `${timestamp}`, `${id}` (the `idHeader`), `${method}`, `${url}` (path and query) or
-   * `${header:NAME}` around it. @default '${timestamp}.${body}' where there is a timestamp, else '${body}'
+   * The signed text: `${body}` with `${timestamp}`, `${id}` (the `idHeader`), `${method}`, `${url}` (path and query) or `${header:NAME}`
+   * around it. @default '${timestamp}.${body}' where there is a timestamp, else '${body}'
    */
   readonly signedPayload?: string;
   /** How the secret becomes the key: as text, or decoded. @default 'text' */

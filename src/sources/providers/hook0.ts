@@ -22,9 +22,8 @@ export type Hook0Version = 'v0' | 'v1';
 /** Options of `hook0()`. */
 export interface Hook0Options extends SourceOptions {
   /**
-   * Versions that are accepted; v1 counts where both are there. v0 covers no header: where the sender sends both, whoever
-   * strips v1 can change the id, so give ['v1'] then, which also insists that the id's header is covered.
-   * @default ['v0', 'v1']
+   * Versions that are accepted. v1 counts where both are present. v0 covers no header: where the sender sends both, an attacker who strips
+   * v1 can change the id. Give ['v1'] then, which also requires that the id's header is covered. @default ['v0', 'v1']
    */
   readonly versions?: readonly Hook0Version[];
 }

@@ -25,9 +25,8 @@ export interface HubspotOptions extends SourceOptions {
   /** Scheme and host under which HubSpot calls you, 'https://hooks.example.com': the whole URL is signed. */
   readonly publicUrl: string;
   /**
-   * Versions that are accepted, the highest that the request carries being the one that counts. v1 and v2 have no time, and
-   * HubSpot sends v1 beside v3: with both accepted, whoever captured a request can strip v3 and send it again for ever.
-   * @default ['v3']
+   * Versions that are accepted. The highest that the request carries counts. v1 and v2 have no time, and HubSpot sends v1 beside v3. With
+   * both accepted, an attacker who has captured a request can strip v3 and send it again for ever. @default ['v3']
    */
   readonly versions?: readonly HubspotVersion[];
 }
@@ -75,7 +74,7 @@ function schemeOf(publicUrl: string, versions: readonly HubspotVersion[]): Schem
   };
 }
 
-/** What HubSpot changes in an event on a retry. */
+/** Fields that HubSpot changes in an event on a retry. */
 const CHANGES = ['attemptNumber'];
 
 const FIELDS: KeyedFields = {
@@ -121,7 +120,7 @@ function verify(
   throw noneAccepted(versions);
 }
 
-/** Plain SHA-256 with the secret in front, no HMAC: what v1 and v2 are. */
+/** Checks v1 and v2, which are plain SHA-256 with the secret in front, and no HMAC. */
 function verifyHash(
   content: readonly (string | Buffer)[],
   request: WebhookRequest,

@@ -14,7 +14,7 @@ import { hours, minutes } from '../times.js';
 import { MAILGUN_TYPES } from '../types/mail.types.js';
 
 /**
- * Mailgun. The secret is the webhook signing key. Only a timestamp and a random token are signed, not the event: whoever saw
+ * Mailgun. The secret is the webhook signing key. Only a timestamp and a random token are signed, and not the event. So anyone who has seen
  * one request can send any event inside the window.
  * @see https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks
  */

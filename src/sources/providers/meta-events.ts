@@ -7,7 +7,7 @@ import { eventTime } from '../events/event-time.js';
 import { jsonItems } from '../events/json-items.js';
 import { eventType, type ReceivedEvent } from '../events/received-event.js';
 
-/** What is one event: a message or status inside a change, or the change with all it holds. */
+/** The unit of an event: a message or status inside a change, or the change with all its content. */
 export type MetaEventUnit = 'item' | 'change';
 
 /**

@@ -16,9 +16,8 @@ export interface MetaOptions extends SourceOptions {
   /** The verify token that you entered with the callback URL. @default subscriptions are not confirmed */
   readonly verifyToken?: string;
   /**
-   * What is one event: each message or status of a WhatsApp change, so that a bad one does not hold up the others, or the
-   * whole change, which also holds `metadata` and `contacts`.
-   * @default 'item'
+   * The unit of an event: each message or status of a WhatsApp change, so that a bad one does not hold up the others. Or the whole change,
+   * which also holds `metadata` and `contacts`. @default 'item'
    */
   readonly eventUnit?: MetaEventUnit;
 }

@@ -21,10 +21,10 @@ const HEADER = 'Plaid-Verification';
 /** Options of `plaid()`. */
 export interface PlaidOptions extends SourceOptions {
   /**
-   * What makes two webhooks one. Plaid sends no event id, and its token is new for every attempt, so that no preset can tell a
-   * retry from a new event: `{ hash: 'body' }` drops the second of two equal ones (`SYNC_UPDATES_AVAILABLE` is always equal) for as
-   * long as claims are kept. `{ header: 'Plaid-Verification' }` makes each attempt an event: a retry after a lost answer is handled
-   * again, which does no harm where handlers fetch the state.
+   * The key that makes two webhooks one event. Plaid sends no event id, and its token is new for every attempt, so no preset can
+   * distinguish a retry from a new event. `{ hash: 'body' }` drops the second of two equal ones (`SYNC_UPDATES_AVAILABLE` is always equal)
+   * for as long as claims are kept. `{ header: 'Plaid-Verification' }` makes each attempt an event: a retry after a lost answer is handled
+   * again. That does no harm where handlers fetch the state.
    */
   readonly dedupe: DedupeKey;
   /** Which of Plaid's hosts has the keys. @default 'production' */
@@ -36,7 +36,7 @@ export interface PlaidOptions extends SourceOptions {
 /**
  * Plaid. The secret is `client_id:secret`, with which verification keys are fetched from Plaid.
  * @see https://plaid.com/docs/api/webhooks/webhook-verification/
- * @throws ConfigurationError without `dedupe`, or when a redelivery is to repeat what its id cannot tell
+ * @throws ConfigurationError without `dedupe`, or when a redelivery must repeat an event that its id cannot identify
  */
 export function plaid<TPayload = unknown>(options: PlaidOptions): SourceDefinition<TPayload> {
   checkOptionNames('plaid', options, OWN);

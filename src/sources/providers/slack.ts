@@ -52,7 +52,7 @@ const scheme: Scheme = {
   },
 };
 
-/** A URL verification is signed like any event, so whoever cannot sign gets no echo. */
+/** A URL verification is signed like any event, so a sender without the secret gets no echo. */
 function answer(request: WebhookRequest, _secrets: readonly string[], verified: boolean): Answer | undefined {
   if (!verified) return undefined;
   const body = new BodyReader(request.rawBody);

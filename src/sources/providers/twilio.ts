@@ -105,8 +105,8 @@ function algorithmOf(request: WebhookRequest): MacAlgorithm {
 }
 
 /**
- * What of the body is signed beside the URL: the decoded fields of a form, sorted by name, values of a repeated name sorted
- * and once each. Any other body is covered by its hash in the URL's `bodySHA256`, which must be there and right.
+ * The parts of the body that are signed beside the URL: the decoded fields of a form, sorted by name, values of a repeated name sorted and
+ * once each. Any other body is covered by its hash in the URL's `bodySHA256`, which must be present and right.
  */
 function signedFields(request: WebhookRequest): string {
   const type = request.headers.first('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? '';

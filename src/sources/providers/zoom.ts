@@ -38,8 +38,8 @@ export const zoom = /* @__PURE__ */ macSource({
 });
 
 /**
- * Only a request that is signed gets the HMAC of its token. What a delivery signs begins with `v0:`, and no token holds a colon, so that
- * the answer is the signature of no delivery.
+ * Only a signed request gets the HMAC of its token. The signed text of a delivery begins with `v0:`, and no token holds a colon. So the
+ * answer is never the signature of a delivery.
  */
 function answer(request: WebhookRequest, secrets: readonly string[], verified: boolean): Answer | undefined {
   if (!verified) return undefined;

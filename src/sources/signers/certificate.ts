@@ -1,6 +1,6 @@
 import { createSign, type KeyObject } from 'node:crypto';
 
-/** What a test certificate says. */
+/** The content of a test certificate. */
 export interface CertificateRequest {
   readonly subject: string;
   readonly publicKey: KeyObject;

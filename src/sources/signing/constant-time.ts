@@ -5,7 +5,7 @@ export function equalBytes(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Compares secrets of any length: their hashes have one length, so that the time tells nothing about it. */
+/** Compares secrets of any length. Their hashes have one length, so the time reveals nothing about it. */
 export function equalText(a: string, b: string): boolean {
   return timingSafeEqual(sha256(a), sha256(b));
 }

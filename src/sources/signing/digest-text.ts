@@ -12,7 +12,7 @@ export function decodeStrict(text: string, encoding: DigestEncoding): Buffer | u
 
 /**
  * Bytes of a secret or a public key in standard base64, padded or not, or undefined. Vendors and their libraries do not agree on the
- * padding, and a secret is the owner's: nobody gains a second way to write a signature by it.
+ * padding. A secret is the owner's, so this gives an attacker no second way to write a signature.
  */
 export function decodeSecret(text: string): Buffer | undefined {
   const bare = text.replace(/={1,2}$/, '');

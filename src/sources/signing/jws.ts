@@ -13,8 +13,8 @@ export interface Jws {
 }
 
 /**
- * Reads a token of one algorithm. What the token calls itself is only compared: 'none', or HS256 with a public key as secret,
- * would otherwise be the sender's choice.
+ * Reads a token of one algorithm. The token's own algorithm is only compared. Otherwise the sender could choose 'none', or HS256 with a
+ * public key as secret.
  * @throws SignatureRejection
  */
 export function readJws(token: string | undefined, algorithm: 'HS256' | 'ES256'): Jws {

@@ -18,8 +18,8 @@ export interface Mac {
 }
 
 /**
- * The index of the secret that made one of the signatures. Every secret is tried against every signature, found or not,
- * so that the time does not tell which one verified.
+ * The index of the secret that made one of the signatures. Every secret is tried against every signature, found or not, so that the time
+ * does not reveal which one verified.
  * @throws SignatureRejection
  */
 export function verifyMac(

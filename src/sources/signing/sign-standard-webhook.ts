@@ -4,7 +4,7 @@ import { whsecKey } from './secret-key.js';
 
 const PRIVATE_PREFIX = 'whsk_';
 const SEED_BYTES = 32;
-/** What stands before the seed of an Ed25519 key in PKCS #8. */
+/** The bytes before the seed of an Ed25519 key in PKCS #8. */
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 /** Gives one signature of a message, with its version in front. */

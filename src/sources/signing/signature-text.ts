@@ -1,7 +1,7 @@
 import { SignatureRejection } from '../../core/errors.js';
 import type { RequestHead } from '../../core/request.js';
 
-/** What a signature header says, still as text. */
+/** The parts of a signature header, still as text. */
 export interface SignatureText {
   /** Signatures of the accepted version; any of them may verify. */
   readonly signatures: readonly string[];

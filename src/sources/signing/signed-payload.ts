@@ -2,8 +2,8 @@ import { ConfigurationError, SignatureRejection } from '../../core/errors.js';
 import type { WebhookRequest } from '../../core/request.js';
 
 /**
- * What a vendor signs, as a template: `${timestamp}.${body}`. Names: `body`, `timestamp`, `id`, `method`, `url` (path
- * and query as received) and `header:NAME`.
+ * The signed text of a vendor, as a template: `${timestamp}.${body}`. Names: `body`, `timestamp`, `id`, `method`, `url` (path and query as
+ * received) and `header:NAME`.
  */
 export type PayloadTemplate = string;
 

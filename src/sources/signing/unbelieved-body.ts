@@ -6,8 +6,8 @@ import { eachMember, hasParts, rootOf, type ByteRange } from '../../core/json/js
 const PARTS = Object.freeze({});
 
 /**
- * Some fields of a JSON body that has to be read before it is believed, since its signature stands in it. They are found by one pass
- * over the bytes of each object, whatever is nested in it: a parser takes 60 MB for 500,000 levels.
+ * Some fields of a JSON body that must be read before it is verified, since they hold its signature. One pass over the bytes of each object
+ * finds them, at any depth of nesting. A parser takes 60 MB for 500,000 levels.
  */
 export class UnbelievedJson {
   private readonly found = new Map<number, ReadonlyMap<string, ByteRange>>();
@@ -58,8 +58,8 @@ export function checkJson(bytes: Buffer): void {
 }
 
 /**
- * The values of some fields of a form that has to be read before it is believed: of each field the first two, since one that is there
- * twice is refused. One field at a time: a million of them cost URLSearchParams 600 ms and 100 MB.
+ * The values of some fields of a form that must be read before it is verified. Of each field it reads the first two, since a repeated field
+ * is refused. It reads one field at a time: a million of them cost URLSearchParams 600 ms and 100 MB.
  */
 export function unbelievedFields<Name extends string>(
   bytes: Buffer,

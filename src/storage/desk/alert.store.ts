@@ -6,7 +6,7 @@ import { query } from '../schema/own-schema.js';
 const MAX_SUBJECT_BYTES = 600;
 const MAX_FACT_BYTES = 4_000;
 
-/** An alert that was told. */
+/** An alert that was raised. */
 export interface ToldAlert {
   readonly id: string;
   readonly at: Date;

@@ -4,7 +4,7 @@ import { query } from '../schema/own-schema.js';
 import { Parameters, conditionsOf, textHas, textIs, type ListFilter } from './filter.sql.js';
 import { storable, storableJson } from '../../core/event.js';
 
-/** What a person did to what, and why. */
+/** An act of a person, its target and its reason. */
 export interface AuditEntry {
   readonly actor: string;
   readonly action: string;
@@ -16,7 +16,7 @@ export interface AuditEntry {
 export interface AuditRow extends AuditEntry {
   readonly id: string;
   readonly at: Date;
-  /** What came of it; null when the process ended in between, or is at it still. */
+  /** The outcome of the act. Null when the process ended in between, or the act is under way. */
   readonly outcome: Readonly<Record<string, unknown>> | null;
 }
 
@@ -52,7 +52,7 @@ export class AuditStore {
     await query(manager, `UPDATE webhook_audit SET outcome = $2 WHERE id = $1`, [id, json(outcome)]);
   }
 
-  /** Who acted on each of some outbox rows last, among the newest deeds; a deed that did not reach the row does not count. */
+  /** The last act on each of some outbox rows, among the newest audit rows. An act that did not reach the row does not count. */
   async lastDeeds(
     manager: EntityManager,
     outboxIds: readonly string[],
@@ -102,7 +102,7 @@ const LAST_DEEDS = `
    ORDER BY i.id, a.id DESC`;
 
 const LAST_ID = '9223372036854775807';
-/** Rows that one question looks at. */
+/** Rows that one query reads at most. */
 const SCAN = 50_000;
 const PAUSES = `
   SELECT action, target, at, actor AS by, reason AS why

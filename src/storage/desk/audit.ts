@@ -24,31 +24,32 @@ export class Audit {
   ) {}
 
   /**
-   * @param act gives the result and what the row says of it
-   * @throws InputRefused where `by` or `reason` is missing or blank; whatever `act` throws
+   * @param act returns the result and the outcome for the audit row
+   * @throws InputRefused when `by` or `reason` is missing or blank
+   * @throws the error of `act`
    */
-  async noted<T>(deed: Deed, decider: Decider, act: () => Promise<readonly [T, Outcome]>): Promise<T> {
+  async record<T>(deed: Deed, decider: Decider, act: () => Promise<readonly [T, Outcome]>): Promise<T> {
     checkDecider(decider);
     const { by, reason } = decider;
     const id = await this.store.begin(this.dataSource.manager, { ...deed, actor: by, reason });
     try {
       const [result, outcome] = await act();
-      await this.ended(id, outcome);
+      await this.recordEnd(id, outcome);
       return result;
     } catch (error) {
-      await this.ended(id, { failed: errorText(error) });
+      await this.recordEnd(id, { failed: errorText(error) });
       throw error;
     }
   }
 
   /** As `noted` where a person asks; without `by` and `reason` it is the application's own doing, and its log says so. */
-  async notedIfAsked<T>(
+  async recordIfAsked<T>(
     deed: Deed,
     { by, reason }: Partial<Decider>,
     act: () => Promise<readonly [T, Outcome]>,
   ): Promise<T> {
     if (by === undefined && reason === undefined) return (await act())[0];
-    return this.noted(deed, { by, reason } as Decider, act);
+    return this.record(deed, { by, reason } as Decider, act);
   }
 
   /** A row for what the application has done by itself, after it: only its outcome makes it worth one. */
@@ -64,7 +65,7 @@ export class Audit {
   }
 
   /** The deed is done, or is not: that its outcome could not be added must not say otherwise. */
-  private async ended(id: string, outcome: Outcome): Promise<void> {
+  private async recordEnd(id: string, outcome: Outcome): Promise<void> {
     try {
       await this.store.end(this.dataSource.manager, id, outcome);
     } catch (error) {

@@ -3,9 +3,9 @@ import type { EntityManager } from 'typeorm';
 import { query } from '../schema/own-schema.js';
 import { storable } from '../../core/event.js';
 import type { DeadReason } from '../../core/states.js';
-import type { Place } from '../../core/log/place.js';
+import type { Cursor } from '../../core/cursor.js';
 import { Parameters, conditionsOf, type ListFilter } from './filter.sql.js';
-import { ROW_COLUMNS } from './search.sql.js';
+import { ROW_COLUMNS } from './claim-filter.sql.js';
 
 /** Dead rows that died of one error, and a person's word on them. */
 export interface DeadGroup {
@@ -32,7 +32,7 @@ export interface DeadGroup {
   readonly note: string | null;
 }
 
-/** What a group has in common, of its newest 500 rows: the most frequent first, 20 at most. */
+/** Values that rows of a group share, among its newest 500 rows: the most frequent first, 20 at most. */
 export interface DeadSpread {
   readonly types: readonly string[];
   /** Processes that ran the last attempts, as `host:pid`, where they are known still. */
@@ -57,7 +57,7 @@ export interface DeadRow {
   readonly claimId: string | null;
 }
 
-/** Dead rows looked at: the newest, so that no flood of them makes the page slow. */
+/** Dead rows that are read: the newest, so that no flood of them makes the page slow. */
 export const DEAD_WINDOW = 10_000;
 
 @Injectable()
@@ -67,8 +67,8 @@ export class DeadStore {
     manager: EntityManager,
     filter: ListFilter,
     limit: number,
-    after?: Place,
-  ): Promise<{ readonly groups: DeadGroup[]; readonly next?: Place }> {
+    after?: Cursor,
+  ): Promise<{ readonly groups: DeadGroup[]; readonly next?: Cursor }> {
     const p = new Parameters();
     const dead = deadRows(filter, p);
     const from =
@@ -121,7 +121,7 @@ export class DeadStore {
     return row!;
   }
 
-  /** Sources and tenants of the dead rows that are looked at. */
+  /** Sources and tenants of the dead rows that are read. */
   async scopes(manager: EntityManager): Promise<{ source: string; tenant: string }[]> {
     return query(
       manager,
@@ -136,7 +136,7 @@ export class DeadStore {
     manager: EntityManager,
     fingerprint: string,
     limit: number,
-    after?: Place,
+    after?: Cursor,
     pairs?: ListFilter['pairs'],
   ): Promise<DeadRow[]> {
     const p = new Parameters();
@@ -175,7 +175,7 @@ export class DeadStore {
   }
 }
 
-// What differs between two occurrences of one error (ids, numbers, quoted values) is left out of its name.
+// Parts that differ between two occurrences of one error (ids, numbers, quoted values) are left out of its name.
 export const FINGERPRINT = `md5(concat_ws(' ', kind, name, reason, regexp_replace(left(split_part(coalesce(error, ''), E'\\n', 1), 300),
   '[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|''[^'']*''|"[^"]*"|[0-9]+', '#', 'g')))`;
 

@@ -4,12 +4,12 @@ import { query } from '../schema/own-schema.js';
 import type { OutboxState } from '../../core/states.js';
 import { storable } from '../../core/event.js';
 import type { Decider } from '../../core/decider.js';
-import { noteAct, type RowAct } from './attempt.sql.js';
+import { noteAct, type RowAct } from './attempt.store.js';
 import { FINGERPRINT } from './dead.store.js';
 import { rerun } from './replay.sql.js';
 import { PLACE } from '../turn.sql.js';
 
-/** What a person decides about an effect whose end is not known. */
+/** A person's decision about an effect whose end is not known. */
 export type ParkedDecision = 'retry' | 'done' | 'dead';
 
 /** A row by the names that its facts have on a line of the log; '' is none. */
@@ -26,7 +26,7 @@ export interface DecidedRow {
 export const DECIDED = `coalesce(o.source, '') AS source, coalesce(o.tenant, '') AS tenant, coalesce(o.event_id, '') AS event,
   o.id AS outbox, o.name, o.attempt`;
 
-/** What people do to single rows. */
+/** Acts of people on single rows. */
 @Injectable()
 export class DecisionStore {
   /**

@@ -23,10 +23,10 @@ export interface CatalogObject {
   readonly definition: string;
 }
 
-/** Events of a source that are looked at for their types. */
+/** Events of a source that are read for their types. */
 const NEWEST = 10_000;
 
-/** What the doctor reads. */
+/** Reads of the doctor. */
 @Injectable()
 export class DoctorStore {
   async arrivedTypes(manager: EntityManager, source: string): Promise<ArrivedType[]> {

@@ -4,14 +4,14 @@ import type { Decider } from '../../core/decider.js';
 import type { EventKey } from '../../core/event.js';
 import type { OutboxState } from '../../core/states.js';
 import { query } from '../schema/own-schema.js';
-import { noteAct } from './attempt.sql.js';
+import { noteAct } from './attempt.store.js';
 import { DECIDED, noted, type DecidedRow } from './decision.store.js';
 import type { OrderKey } from '../turn.store.js';
 
 export interface NewEffect {
   readonly id: string;
   readonly name: string;
-  /** By which its keys are known, whatever its name is now. */
+  /** The name from which its ids are derived. A rename does not change it. */
   readonly firstName: string;
   readonly key: string;
   readonly parentId?: string;
@@ -53,7 +53,7 @@ export class EffectStore {
   }
 
   /** The first of `ids` that exists, with whether its payload is other than `payload`; that difference is recorded on it. */
-  async existing(
+  async findExisting(
     manager: EntityManager,
     ids: readonly string[],
     payload: Buffer,
@@ -63,7 +63,7 @@ export class EffectStore {
   }
 
   /** Those of the ids that are there, as this transaction sees it. */
-  async present(manager: EntityManager, ids: readonly string[]): Promise<Set<string>> {
+  async findPresent(manager: EntityManager, ids: readonly string[]): Promise<Set<string>> {
     const rows: { id: string }[] = await query(
       manager,
       `SELECT id FROM webhook_outbox WHERE id = ANY($1::uuid[])`,

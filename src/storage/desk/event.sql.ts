@@ -1,5 +1,89 @@
+import type { EventKey } from '../../core/event.js';
+import type { DeadReason, EventState, OutboxState, ParkedReason } from '../../core/states.js';
+import { ROW_COLUMNS, rareStates, rowsIn } from './claim-filter.sql.js';
 import { Parameters, conditionsOf, type ListFilter } from './filter.sql.js';
-import { ROW_COLUMNS, rareStates, rowsIn, type Walk } from './search.sql.js';
+import type { Walk } from './search.sql.js';
+
+/** An event, as the list shows it. */
+export interface ListedEvent extends EventKey {
+  readonly id: string;
+  readonly type: string;
+  readonly receivedAt: Date;
+  readonly occurredAt: Date | null;
+  readonly origin: 'delivery' | 'backfill';
+  readonly state: EventState;
+  readonly outcome: string | null;
+  readonly processedAt: Date | null;
+  readonly owed: number;
+  readonly effectsPending: number;
+  readonly effectsDone: number;
+  readonly effectsDead: number;
+  readonly effectsParked: number;
+  /** Deliveries after the first. */
+  readonly duplicates: number;
+}
+
+/** An event with its verification and conflicts. */
+export interface EventDetail extends Omit<
+  ListedEvent,
+  'effectsPending' | 'effectsDone' | 'effectsDead' | 'effectsParked'
+> {
+  /** Fingerprint of the secret that verified. */
+  readonly verifiedBy: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Size of the stored body; null when it was removed. */
+  readonly bytes: number | null;
+  readonly sha256: string | null;
+  readonly erasedAt: Date | null;
+  readonly lastDuplicateAt: Date | null;
+}
+
+/** An outbox row as people see it. */
+export interface WorkRow {
+  readonly id: string;
+  readonly parentId: string | null;
+  readonly kind: 'handler' | 'effect';
+  readonly name: string;
+  readonly key: string;
+  readonly state: OutboxState;
+  readonly attempt: number;
+  readonly attemptBase: number;
+  readonly lost: number;
+  readonly createdAt: Date;
+  /** When it is tried next, or when its lease ends. */
+  readonly dueAt: Date;
+  readonly settledAt: Date | null;
+  readonly leasedBy: string | null;
+  readonly reason: DeadReason | ParkedReason | null;
+  readonly error: string | null;
+  /** Where the error was thrown in the application's code: `file:line:column`. */
+  readonly place: string | null;
+}
+export interface EventRow extends WorkRow {
+  readonly result: string | null;
+  readonly payloadBytes: number | null;
+}
+/** An effect's row, with the event that led to it. */
+export interface EffectRow extends WorkRow {
+  readonly source: string | null;
+  readonly tenant: string | null;
+  readonly eventId: string | null;
+  readonly claimId: string | null;
+}
+/** A delivery that contradicts the stored event. */
+export interface Conflict {
+  readonly kind: 'other-bytes' | 'suspected-replay';
+  readonly sha256: string;
+  readonly deliveries: number;
+  readonly firstAt: Date;
+  readonly lastAt: Date;
+  /** Of the first delivery with these bytes. */
+  readonly headers: Readonly<Record<string, string>> | null;
+  /** Whether its bytes are kept, to be compared. */
+  readonly kept: boolean;
+  /** Our id of the event that the bytes of a suspected replay are known of. */
+  readonly otherId: string | null;
+}
 
 export const EVENTS = `
   SELECT e.id, e.source, e.tenant, e.event_id AS "eventId", e.event_type AS type, e.received_at AS "receivedAt",
@@ -65,7 +149,7 @@ export const CONFLICT_BODY = `
     JOIN webhook_conflict k ON k.source = c.source AND k.tenant = c.tenant AND k.event_id = c.event_id
    WHERE c.id = $1 AND k.kind = 'other-bytes' AND k.body_sha256 = decode($2, 'hex')`;
 
-/** Effects, newest first; states that few rows are in are looked up from their own indexes. */
+/** Effects, newest first. States with few rows are found by their own indexes. */
 export function effects(filter: ListFilter, limit: number, scan: number, before?: string): Walk {
   const p = new Parameters();
   const states = rareStates(filter);
@@ -88,7 +172,7 @@ export function effects(filter: ListFilter, limit: number, scan: number, before?
   };
 }
 
-/** The last row that a page of effects has looked at; none when it has seen all. */
+/** The last row that a page of effects has read; none when it has read all. */
 export function effectsEnd(scan: number, before?: string): Walk {
   const p = new Parameters();
   const range = before === undefined ? 'true' : `id < ${p.add(before)}::uuid`;

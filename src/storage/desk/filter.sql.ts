@@ -4,11 +4,11 @@ export interface Test {
   /** Of a payload, with the key `payload`. */
   readonly path?: string;
   readonly not: boolean;
-  /** One of them is to match. */
+  /** One of them must match. */
   readonly values: readonly string[];
 }
 
-/** What a person asks a list for. */
+/** A person's filter of a list. */
 export interface ListFilter {
   readonly tests: readonly Test[];
   readonly after?: Date;

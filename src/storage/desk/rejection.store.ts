@@ -10,7 +10,7 @@ export interface Rejected {
   readonly source: string;
   readonly reason: string;
   readonly detail: string;
-  /** What most likely is wrong, as a short code. */
+  /** The most likely fault, as a short code. */
   readonly diagnosis: string;
   /** The same in a sentence, with what to do. */
   readonly explanation: string;

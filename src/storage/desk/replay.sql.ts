@@ -1,4 +1,4 @@
-import { noteAct, REPEATED_SUCCESSES } from './attempt.sql.js';
+import { noteAct, REPEATED_SUCCESSES } from './attempt.store.js';
 import { PLACE } from '../turn.sql.js';
 
 /** Once per event and replay: so that a replay that was interrupted can be run again. */
@@ -6,8 +6,8 @@ export const TAKE_FOR_REPLAY = `
   INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`;
 
 /**
- * Of a row `o` that becomes pending again, whether it was done once for its event: then the effects that it enqueues for the first
- * time are refused, unless a person allows them. What was decided for a run that died holds for those that repeat it.
+ * Whether a row `o` that becomes pending again was done once for its event. Then effects that it enqueues for the first time are refused,
+ * unless a person allows them. The decision for a run that died holds for its repetitions too.
  */
 export const rerun = (newEffects = `coalesce(o.rerun ->> 'newEffects', 'refuse')`) =>
   `CASE WHEN o.state = 'done' OR o.rerun IS NOT NULL

@@ -28,7 +28,7 @@ export interface EventCriteria {
   readonly to?: Date;
 }
 
-/** An outbox row as a replay looks at it. */
+/** An outbox row as a replay reads it. */
 export interface EventRow {
   readonly id: string;
   readonly parentId: string | undefined;

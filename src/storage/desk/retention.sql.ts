@@ -1,10 +1,10 @@
-// The planner prefers a hash of the whole outbox to 500 look-ups in it: 290 ms instead of 16 for 100 claims at 300,000 rows with fresh
-// statistics, and the more rows the worse.
+// The planner prefers a hash of the whole outbox to 500 look-ups in it. That takes 290 ms instead of 16 for 100 claims at 300,000 rows with
+// fresh statistics, and longer with more rows.
 export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`;
 
 /**
- * Whether a row `o` keeps its event, whatever the event's age. Unsettled work always does. Dead work does for as long as its source
- * keeps claims, counted from its death, and so does work that was started again: by a person, a redelivery or the reconciler.
+ * Whether a row `o` keeps its event at any age. Unsettled work always does. Dead work does for as long as its source keeps claims, counted
+ * from its death. So does work that was started again by a person, a redelivery or the reconciler.
  */
 const keeps = (states: string, ageMs: string) => `(
   o.state IN (${states})
@@ -14,7 +14,7 @@ const kept = (states: string) => `
   EXISTS (SELECT FROM webhook_outbox o
            WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND ${keeps(states, '$2')})`;
 
-// From where the batch before has ended: a night looks once at each claim that is kept for its rows, as those of a mass replay are.
+// It begins where the batch before has ended: a night reads each claim that is kept for its rows once, as those of a mass replay are.
 export const LOCK_OLD_CLAIMS = `
   SELECT c.source, c.tenant, c.event_id, c.received_at::text AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz
@@ -23,9 +23,9 @@ export const LOCK_OLD_CLAIMS = `
      FOR UPDATE OF c SKIP LOCKED`;
 
 /**
- * Of the locked claims those that may go. A statement of its own, after the lock: a replay that committed in between is seen. An event
- * with a row that someone else has locked, or that turns out to be unsettled under its lock (a redelivery revives dead rows without the
- * claim's lock, and the reconciler has done ones run again), stays.
+ * Of the locked claims those that may go. It is a statement of its own, after the lock, so that it sees a replay that committed in between.
+ * An event stays if another transaction has locked one of its rows. It also stays if a row turns out to be unsettled under its lock. A
+ * redelivery revives dead rows without the claim's lock, and the reconciler makes done rows run again.
  */
 const going = (unsettledStates: string) => `
   old AS MATERIALIZED (
@@ -142,8 +142,8 @@ export const DELETE_CONFLICTS = `
   SELECT count(*)::int AS count FROM gone`;
 
 /**
- * A page of marks in the order of their key: an index on their times would cost every handler that raises one, to save a walk a
- * night. The lock looks again: a mark that has just been raised stays.
+ * A page of marks in the order of their key. An index on their times would cost every handler that raises one, to save a walk a night. The
+ * lock checks again: a mark that has just been raised stays.
  */
 export const DELETE_WATERMARKS = `
   WITH page AS MATERIALIZED (
@@ -166,7 +166,7 @@ export const DELETE_WATERMARKS = `
   SELECT (SELECT count(*)::int FROM gone) AS count, (SELECT count(*)::int FROM page) AS looked,
          (SELECT to_jsonb(last) - 'key_sha256' FROM last) AS place, (SELECT key_sha256 FROM last) AS key_sha256`;
 
-/** Each source that has claims, by one look into the index for each. */
+/** Each source that has claims, by one look-up in the index for each. */
 export const STORED_SOURCES = `
   WITH RECURSIVE stored AS (
     (SELECT source FROM webhook_claim ORDER BY source LIMIT 1)
@@ -188,7 +188,7 @@ export const DELETE_AUDIT = `
   )
   SELECT count(*)::int AS count FROM gone`;
 
-// Small tables, of which a night reads all.
+// Small tables. Each night reads all of them.
 export const DELETE_ISSUES = `
   WITH gone AS (DELETE FROM webhook_issue WHERE changed_at < now() - $1 * interval '1 ms' RETURNING 1)
   SELECT count(*)::int AS count FROM gone`;
@@ -200,7 +200,7 @@ export const DELETE_LEASES = `
   WITH gone AS (DELETE FROM webhook_lease WHERE until < now() - interval '1 day' RETURNING 1)
   SELECT count(*)::int AS count FROM gone`;
 
-/** A page of counts of duplicates, in the order of their keys: those that were written down after their claim had gone. */
+/** A page of counts of duplicates, in the order of their keys: those that were written after their claim had gone. */
 export const DELETE_DUPLICATES = `
   WITH page AS MATERIALIZED (
     SELECT source, tenant, event_id, last_at FROM webhook_duplicate

@@ -39,7 +39,7 @@ export interface MarkCursor {
 export interface ClaimsPage {
   /** Deleted or emptied. */
   readonly count: number;
-  /** Locked, to be looked at. */
+  /** Rows that were locked and read. */
   readonly looked: number;
   /** Where they end: the cursor for the next page. */
   readonly last: string;
@@ -48,8 +48,8 @@ export interface ClaimsPage {
 const FIRST_MARK: MarkCursor = { handler: '', source: '', tenant: '', key: Buffer.of() };
 
 /**
- * Deletes and empties what is older than its window, at most `limit` at once; never what is unsettled, never what someone has
- * locked. Each call is to be a transaction of its own.
+ * Deletes and empties data that is older than its window, at most `limit` rows at once. It never touches unsettled or locked rows. Each
+ * call must be a transaction of its own.
  */
 @Injectable()
 export class RetentionStore {
@@ -80,7 +80,7 @@ export class RetentionStore {
     return pageOf(manager, [LOCK_OLD_BODIES, EMPTY_BODIES], source, ageMs, limit, cursor);
   }
 
-  /** Empties payloads and results of a source's effects; looks at `limit` payloads from after `cursor`, of whatever source. */
+  /** Empties payloads and results of a source's effects. It reads `limit` payloads of any source from after `cursor`. */
   async emptyEffects(
     manager: EntityManager,
     source: string,
@@ -101,7 +101,7 @@ export class RetentionStore {
     return counted(manager, DELETE_EFFECTS, [ageMs, limit]);
   }
 
-  /** Deletes marks older than so many milliseconds, by source; looks at `limit` marks from after `cursor`. */
+  /** Deletes marks older than so many milliseconds, by source. It reads `limit` marks from after `cursor`. */
   async deleteWatermarks(
     manager: EntityManager,
     ages: ReadonlyMap<string, number>,
@@ -141,14 +141,14 @@ export class RetentionStore {
     return counted(manager, DELETE_AUDIT, [ageMs, limit]);
   }
 
-  /** Deletes people's words on dead rows, uses of secrets, and leases that nobody gave back. */
+  /** Deletes acts of people on dead rows, uses of secrets, and leases that were never given back. */
   async deleteNotes(manager: EntityManager, ageMs: number): Promise<number> {
     const issues = await counted(manager, DELETE_ISSUES, [ageMs]);
     const uses = await counted(manager, DELETE_SECRET_USES, [ageMs]);
     return issues + uses + (await counted(manager, DELETE_LEASES, []));
   }
 
-  /** Deletes counts of duplicates whose claim has gone; looks at `limit` counts from after `cursor`. */
+  /** Deletes counts of duplicates whose claim has gone. It reads `limit` counts from after `cursor`. */
   async deleteDuplicates(
     manager: EntityManager,
     ageMs: number,

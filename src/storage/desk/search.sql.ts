@@ -1,19 +1,10 @@
-import type { Place } from '../../core/log/place.js';
-import {
-  Parameters,
-  conditionsOf,
-  numberIs,
-  textHas,
-  textIs,
-  type Asked,
-  type ListFilter,
-  type Test,
-} from './filter.sql.js';
-import { PENDING_ROWS } from '../pending.sql.js';
+import type { Cursor } from '../../core/cursor.js';
+import { matches, rowsIn, timesOf, type RareState } from './claim-filter.sql.js';
+import { Parameters, type ListFilter, type Test } from './filter.sql.js';
 
 /**
- * What a page of events costs is bounded before it is asked: claims are walked in the order of an index, newest first, at most
- * `$scan` of them, and the walk stops when the page is full. What was not looked at is told, with the place to go on from.
+ * The cost of a page of events is bounded before it is read. Claims are walked in the order of an index, newest first, at most `$scan` of
+ * them. The walk stops when the page is full. The page says where to go on.
  */
 export interface Walk {
   readonly text: string;
@@ -24,7 +15,7 @@ export interface Walk {
 const CLOCKS_MS = 5 * 60_000;
 
 /** Claims in index order that match, up to `limit` of them among the next `scan`. */
-export function walk(filter: ListFilter, from: Place | undefined, limit: number, scan: number): Walk {
+export function walk(filter: ListFilter, from: Cursor | undefined, limit: number, scan: number): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
   const { hits, state } = matches(filter, p);
@@ -52,7 +43,7 @@ export function among(filter: ListFilter, ids: readonly string[]): Walk {
  * Where a walk of `scan` rows has ended, or a little before that; none when there are fewer. From the index alone, since the rows
  * in between were read once already.
  */
-export function walkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
+export function walkEnd(filter: ListFilter, from: Cursor | undefined, scan: number): Walk {
   const p = new Parameters();
   const { where, only } = range(filter, from, p, 'index');
   const offset = `OFFSET ${p.add(scan - 1)} LIMIT 1`;
@@ -61,15 +52,15 @@ export function walkEnd(filter: ListFilter, from: Place | undefined, scan: numbe
       only === undefined
         ? `SELECT id, received_at::text AS at FROM webhook_claim
             WHERE id = (SELECT c.id FROM webhook_claim c WHERE ${where} ORDER BY c.id DESC ${offset})`
-        : // Claims of that very moment are looked at again.
+        : // Claims of that very moment are read again.
           `SELECT '${LAST_ID}' AS id, c.received_at::text AS at FROM webhook_claim c
             WHERE ${where} ORDER BY c.received_at DESC ${offset}`,
     parameters: p.values,
   };
 }
 
-/** As `walkEnd`, to the row: for a moment in which more claims came than one walk looks at. */
-export function exactWalkEnd(filter: ListFilter, from: Place | undefined, scan: number): Walk {
+/** As `walkEnd`, to the row: for a moment in which more claims came than one walk reads. */
+export function exactWalkEnd(filter: ListFilter, from: Cursor | undefined, scan: number): Walk {
   const p = new Parameters();
   const { where, order } = range(filter, from, p);
   return {
@@ -85,7 +76,7 @@ export function exactWalkEnd(filter: ListFilter, from: Place | undefined, scan: 
  */
 export function owedEvents(
   filter: ListFilter,
-  from: Place | undefined,
+  from: Cursor | undefined,
   limit: number,
   scan: number,
   states: readonly RareState[],
@@ -116,7 +107,7 @@ export function owedEvents(
 /** Events with a value of their payloads, found from that value's index, newest first. */
 export function eventsWithValue(
   filter: ListFilter,
-  from: Place | undefined,
+  from: Cursor | undefined,
   limit: number,
   scan: number,
   sources: readonly string[],
@@ -134,10 +125,10 @@ export function eventsWithValue(
   };
 }
 
-/** Where `eventsWithValue` has ended; none when it has looked at all. */
+/** Where `eventsWithValue` has ended; none when it has read all. */
 export function valueEnd(
   filter: ListFilter,
-  from: Place | undefined,
+  from: Cursor | undefined,
   scan: number,
   sources: readonly string[],
 ): Walk {
@@ -151,12 +142,12 @@ export function valueEnd(
 }
 
 /**
- * Each source and value by itself, in the whole order of the index: one range of it is read, and no more of it than the page may look
- * at. With several values in one condition, all claims that have them would be sorted.
+ * Each source and value by itself, in the whole order of the index. One range of it is read, and no more of it than the page may read. With
+ * several values in one condition, all claims that have them would be sorted.
  */
 function claimsWithValue(
   filter: ListFilter,
-  from: Place | undefined,
+  from: Cursor | undefined,
   scan: number,
   sources: readonly string[],
   p: Parameters,
@@ -176,13 +167,7 @@ export function valueAsked({ tests }: ListFilter): Test | undefined {
   return tests.find(({ key, not }) => key === 'payload' && !not);
 }
 
-/** OFFSET 0: looked up for each claim. */
-function valueTest({ path, values, not }: Test, p: Parameters): string {
-  return `${not ? 'NOT ' : ''}EXISTS (SELECT FROM webhook_payload_value v
-    WHERE v.claim_id = w.id AND v.path = ${p.add(path)} AND v.value = ANY(${p.add(values)}::text[]) OFFSET 0)`;
-}
-
-/** Whether there are more rows in a state than `owedEvents` looks at. */
+/** Whether there are more rows in a state than `owedEvents` reads. */
 export function moreRows(rowState: RareState, scan: number): Walk {
   return {
     text: `SELECT 1 FROM (SELECT FROM ${rowsIn(rowState)} OFFSET $1 LIMIT 1) more`,
@@ -191,7 +176,7 @@ export function moreRows(rowState: RareState, scan: number): Walk {
 }
 
 /** @param by `index`: only conditions that the walk's index answers by itself; these may let a few more rows through */
-function range(filter: ListFilter, from: Place | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
+function range(filter: ListFilter, from: Cursor | undefined, p: Parameters, by: 'index' | 'rows' = 'rows') {
   const where = ['true'];
   // One source has an index of its own, in the order of arrival; otherwise our ids, which carry the time, are walked.
   const only = onlySource(filter);
@@ -227,94 +212,6 @@ function onlySource({ tests }: ListFilter): string | undefined {
   const asked = tests.find(({ key, not }) => key === 'source' && !not);
   const [value] = asked?.values.length === 1 ? asked.values : [];
   return value?.endsWith('*') ? undefined : value;
-}
-
-/**
- * Conditions on a claim `w`, and a join that keeps the claims whose state is right. OFFSET 0: states are derived one by one, in the
- * order of the walk, and no further than the page needs.
- */
-function matches(filter: ListFilter, p: Parameters): { hits: string; state: string } {
-  const { tests, visible } = filter;
-  const columns = {
-    source: textIs('w.source'),
-    tenant: textIs('w.tenant'),
-    type: textIs('w.event_type'),
-    id: (values: readonly string[], to: Parameters) =>
-      `(${textIs('w.event_id')(values, to)} OR ${textIs('w.id::text')(values, to)})`,
-  };
-  const at = { time: 'w.received_at', source: 'w.source' };
-  const asked = conditionsOf({ tests, ...(visible ? { visible } : {}) }, columns, at, p);
-  const values = tests.filter(({ key }) => key === 'payload').map((test) => valueTest(test, p));
-  const states = tests.filter(({ key }) => key === 'state').map((test) => stateTest(test, p));
-  return {
-    hits: [...asked, ...rowTests(tests, p), ...values].join(' AND '),
-    state:
-      states.length === 0
-        ? ''
-        : `CROSS JOIN LATERAL (SELECT FROM webhook_event e WHERE e.id = w.id AND ${states.join(' AND ')} OFFSET 0) s`,
-  };
-}
-
-function timesOf({ after, before }: ListFilter, p: Parameters): string {
-  const times = { tests: [], ...(after ? { after } : {}), ...(before ? { before } : {}) };
-  return conditionsOf(times, {}, { time: 'w.received_at', source: 'w.source' }, p).join(' AND ');
-}
-
-const ROW_KEYS = ['handler', 'effect', 'error', 'attempts'];
-/** What lists of rows are asked by; the rows are called `o`. */
-export const ROW_COLUMNS: Readonly<Record<string, Asked>> = {
-  handler: (values, p) => `(o.kind = 'handler' AND ${textIs('o.name')(values, p)})`,
-  effect: (values, p) => `(o.kind = 'effect' AND ${textIs('o.name')(values, p)})`,
-  error: textHas('o.error'),
-  reason: textIs('o.reason'),
-  attempts: numberIs('o.attempt'),
-  state: textIs('o.state'),
-  source: textIs('o.source'),
-  tenant: textIs('o.tenant'),
-  id: (values, p) => `(${textIs('o.event_id')(values, p)} OR ${textIs('o.id::text')(values, p)})`,
-};
-
-/** What is asked of an event's rows: one row has all that must be, and none has any of what must not. */
-function rowTests(tests: readonly Test[], p: Parameters): string[] {
-  const asked = tests.filter(({ key }) => ROW_KEYS.includes(key));
-  const must = asked.filter(({ not }) => !not);
-  const mustNot = asked
-    .filter(({ not }) => not)
-    .map((test) => `NOT ${someRow([{ ...test, not: false }], p)}`);
-  return must.length === 0 ? mustNot : [someRow(must, p), ...mustNot];
-}
-
-/** OFFSET 0: looked up for each claim, and never joined with the whole table. */
-function someRow(tests: readonly Test[], p: Parameters): string {
-  const where = conditionsOf({ tests }, ROW_COLUMNS, { time: '', source: '' }, p).join(' AND ');
-  return `EXISTS (SELECT FROM webhook_outbox o WHERE o.id = ANY (webhook_rows_of(w.source, w.tenant, w.event_id)) AND ${where} OFFSET 0)`;
-}
-
-const RARE = ['dead', 'parked', 'pending'] as const;
-export type RareState = (typeof RARE)[number];
-
-/** The states asked for, when few rows are in each of them. */
-export function rareStates({ tests }: ListFilter): readonly RareState[] | undefined {
-  const asked = tests.find(({ key, not }) => key === 'state' && !not);
-  const rare = RARE.filter((one) => asked?.values.includes(one));
-  return asked !== undefined && rare.length === new Set(asked.values).size ? rare : undefined;
-}
-
-/** Rows in a state that few are in, as the partial indexes have them. A literal, since a generic plan for a parameter cannot use them. */
-export function rowsIn(state: RareState): string {
-  return state === 'pending'
-    ? `(${PENDING_ROWS}) owed`
-    : `(SELECT * FROM webhook_outbox WHERE state = '${state}') owed`;
-}
-
-function stateTest({ values, not }: Test, p: Parameters): string {
-  return `${not ? 'NOT ' : ''}(${values.map((value) => stateIs(value, p)).join(' OR ')})`;
-}
-
-/** An event with a dead effect is looked for under `dead`, although its handlers are done. */
-function stateIs(state: string, p: Parameters): string {
-  if (state === 'parked') return 'e.effects_parked > 0';
-  return state === 'dead' ? `(e.state = 'dead' OR e.effects_dead > 0)` : `e.state = ${p.add(state)}`;
 }
 
 function idAt(time: Date, offsetMs: number): string {

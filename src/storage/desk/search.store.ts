@@ -2,8 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { query } from '../schema/own-schema.js';
 import type { EventKey } from '../../core/event.js';
-import { UUID, cursor, type Place } from '../../core/log/place.js';
-import type { DeadReason, EventState, OutboxState, ParkedReason } from '../../core/states.js';
+import { UUID, cursorText, type Cursor } from '../../core/cursor.js';
 import {
   BY_EVENT_ID,
   BY_OUR_ID,
@@ -15,7 +14,13 @@ import {
   SOURCES,
   effects,
   effectsEnd,
+  type Conflict,
+  type EffectRow,
+  type EventDetail,
+  type EventRow,
+  type ListedEvent,
 } from './event.sql.js';
+import { rareStates, type RareState } from './claim-filter.sql.js';
 import type { ListFilter } from './filter.sql.js';
 import {
   among,
@@ -23,127 +28,44 @@ import {
   exactWalkEnd,
   moreRows,
   owedEvents,
-  rareStates,
   valueAsked,
   valueEnd,
   walk,
   walkEnd,
-  type RareState,
   type Walk,
 } from './search.sql.js';
 
-/** An event, as the list shows it. */
-export interface ListedEvent extends EventKey {
-  readonly id: string;
-  readonly type: string;
-  readonly receivedAt: Date;
-  readonly occurredAt: Date | null;
-  readonly origin: 'delivery' | 'backfill';
-  readonly state: EventState;
-  readonly outcome: string | null;
-  readonly processedAt: Date | null;
-  readonly owed: number;
-  readonly effectsPending: number;
-  readonly effectsDone: number;
-  readonly effectsDead: number;
-  readonly effectsParked: number;
-  /** Deliveries after the first. */
-  readonly duplicates: number;
-}
-
-/** One page. `next` is set when there is more, or when the walk ended before it had looked at everything. */
+/** One page. `next` is set when there is more, or when the walk ended before it had read everything. */
 export interface EventPage {
   readonly events: readonly ListedEvent[];
   readonly next?: string;
-  /** Set when the page is not full because the walk has a limit: everything received since then was looked at. */
+  /** Set when the page is not full because the walk has a limit: everything received since then was read. */
   readonly searchedTo?: string;
-  /** Set when more rows are in the state that was asked for than are looked at: the newest of the dead, any of the others. */
+  /** Set when more rows are in the state than are read: the newest of the dead, any of the others. */
   readonly rowsLookedAt?: number;
 }
 
-/** An event with its verification and conflicts. */
-export interface EventDetail extends Omit<
-  ListedEvent,
-  'effectsPending' | 'effectsDone' | 'effectsDead' | 'effectsParked'
-> {
-  /** Fingerprint of the secret that verified. */
-  readonly verifiedBy: string;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Size of the stored body; null when it was removed. */
-  readonly bytes: number | null;
-  readonly sha256: string | null;
-  readonly erasedAt: Date | null;
-  readonly lastDuplicateAt: Date | null;
-}
-
-/** An outbox row as people see it. */
-export interface WorkRow {
-  readonly id: string;
-  readonly parentId: string | null;
-  readonly kind: 'handler' | 'effect';
-  readonly name: string;
-  readonly key: string;
-  readonly state: OutboxState;
-  readonly attempt: number;
-  readonly attemptBase: number;
-  readonly lost: number;
-  readonly createdAt: Date;
-  /** When it is tried next, or when its lease ends. */
-  readonly dueAt: Date;
-  readonly settledAt: Date | null;
-  readonly leasedBy: string | null;
-  readonly reason: DeadReason | ParkedReason | null;
-  readonly error: string | null;
-  /** Where the error was thrown in the application's code: `file:line:column`. */
-  readonly place: string | null;
-}
-export interface EventRow extends WorkRow {
-  readonly result: string | null;
-  readonly payloadBytes: number | null;
-}
-/** An effect's row, with the event that led to it. */
-export interface EffectRow extends WorkRow {
-  readonly source: string | null;
-  readonly tenant: string | null;
-  readonly eventId: string | null;
-  readonly claimId: string | null;
-}
-/** A delivery that contradicts the stored event. */
-export interface Conflict {
-  readonly kind: 'other-bytes' | 'suspected-replay';
-  readonly sha256: string;
-  readonly deliveries: number;
-  readonly firstAt: Date;
-  readonly lastAt: Date;
-  /** Of the first delivery with these bytes. */
-  readonly headers: Readonly<Record<string, string>> | null;
-  /** Whether its bytes are kept, to be compared. */
-  readonly kept: boolean;
-  /** Our id of the event that the bytes of a suspected replay are known of. */
-  readonly otherId: string | null;
-}
-
-/** Claims that one page may look at; fewer where the state of each has to be derived. */
+/** Claims that one page may read; fewer where the state of each must be derived. */
 const SCAN = 10_000;
 const SCAN_STATES = 4_000;
 const SCAN_ROWS = 5_000;
 /** Keys that are answered from an event's rows. */
 const DERIVED = ['state', 'handler', 'effect', 'error', 'attempts'];
 
-/** What people look for. Every question is bounded in the rows it may touch. */
+/** Searches of people. Each statement is bounded in the rows that it may touch. */
 @Injectable()
 export class SearchStore {
   /**
    * A page of events, newest first.
    * @param from `next` of the page before
-   * @param configured names of the sources that an id is looked for in
+   * @param configured names of the sources in which an id is searched for
    */
   async events(
     manager: EntityManager,
     filter: ListFilter,
     limit: number,
     configured: readonly string[],
-    from?: Place,
+    from?: Cursor,
     scan?: number,
   ): Promise<EventPage> {
     const id = wholeId(filter);
@@ -151,22 +73,22 @@ export class SearchStore {
     if (valueAsked(filter) !== undefined) return this.byValue(manager, filter, limit, configured, from, scan);
     const rows = rareStates(filter);
     const most = scan ?? (filter.tests.some(({ key }) => DERIVED.includes(key)) ? SCAN_STATES : SCAN);
-    const hits = await run<Place>(
+    const hits = await run<Cursor>(
       manager,
       rows === undefined
         ? walk(filter, from, limit + 1, most)
         : owedEvents(filter, from, limit + 1, scan ?? SCAN_ROWS, rows),
     );
     const events = await this.page(manager, hits.slice(0, limit));
-    if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
+    if (hits.length > limit) return { events, next: cursorText(hits[limit - 1]!) };
     if (rows !== undefined) {
       const more = await this.hasMore(manager, rows, scan ?? SCAN_ROWS);
       return more ? { events, rowsLookedAt: scan ?? SCAN_ROWS } : { events };
     }
-    let [end] = await run<Place>(manager, walkEnd(filter, from, most));
+    let [end] = await run<Cursor>(manager, walkEnd(filter, from, most));
     if (end !== undefined && end.at === from?.at)
-      [end] = await run<Place>(manager, exactWalkEnd(filter, from, most));
-    return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
+      [end] = await run<Cursor>(manager, exactWalkEnd(filter, from, most));
+    return end === undefined ? { events } : { events, next: cursorText(end), searchedTo: end.at };
   }
 
   async detail(manager: EntityManager, id: string): Promise<EventDetail | undefined> {
@@ -254,14 +176,14 @@ export class SearchStore {
     filter: ListFilter,
     limit: number,
     configured: readonly string[],
-    from: Place | undefined,
+    from: Cursor | undefined,
     scan = SCAN_ROWS,
   ): Promise<EventPage> {
-    const hits = await run<Place>(manager, eventsWithValue(filter, from, limit + 1, scan, configured));
+    const hits = await run<Cursor>(manager, eventsWithValue(filter, from, limit + 1, scan, configured));
     const events = await this.page(manager, hits.slice(0, limit));
-    if (hits.length > limit) return { events, next: cursor(hits[limit - 1]!) };
-    const [end] = await run<Place>(manager, valueEnd(filter, from, scan, configured));
-    return end === undefined ? { events } : { events, next: cursor(end), searchedTo: end.at };
+    if (hits.length > limit) return { events, next: cursorText(hits[limit - 1]!) };
+    const [end] = await run<Cursor>(manager, valueEnd(filter, from, scan, configured));
+    return end === undefined ? { events } : { events, next: cursorText(end), searchedTo: end.at };
   }
 
   private async byId(
@@ -270,12 +192,12 @@ export class SearchStore {
     id: string,
     configured: readonly string[],
   ): Promise<EventPage> {
-    const found: Place[] = UUID.test(id) ? await query(manager, BY_OUR_ID, [id]) : [];
-    const named: Place[] = await query(manager, BY_EVENT_ID, [configured, id]);
-    const ids = [...new Set([...found, ...named].map((place) => place.id))];
+    const found: Cursor[] = UUID.test(id) ? await query(manager, BY_OUR_ID, [id]) : [];
+    const named: Cursor[] = await query(manager, BY_EVENT_ID, [configured, id]);
+    const ids = [...new Set([...found, ...named].map(({ id: one }) => one))];
     if (ids.length === 0) return { events: [] };
     const tests = filter.tests.filter(({ key, not }) => key !== 'id' || not);
-    return { events: await this.page(manager, await run<Place>(manager, among({ ...filter, tests }, ids))) };
+    return { events: await this.page(manager, await run<Cursor>(manager, among({ ...filter, tests }, ids))) };
   }
 
   private async hasMore(
@@ -290,9 +212,9 @@ export class SearchStore {
     return false;
   }
 
-  private async page(manager: EntityManager, places: readonly Place[]): Promise<ListedEvent[]> {
-    if (places.length === 0) return [];
-    return query(manager, EVENTS, [places.map((place) => place.id)]);
+  private async page(manager: EntityManager, cursors: readonly Cursor[]): Promise<ListedEvent[]> {
+    if (cursors.length === 0) return [];
+    return query(manager, EVENTS, [cursors.map(({ id }) => id)]);
   }
 }
 

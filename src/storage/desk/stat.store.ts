@@ -14,7 +14,7 @@ export interface StatPoint {
   readonly value: number;
 }
 
-/** Counts for each minute and source, and what is counted for each event and secret. Gauges are metrics named `max:…`. */
+/** Counts for each minute and source, and counts for each event and each secret. Gauges are metrics named `max:…`. */
 @Injectable()
 export class StatStore {
   /** For the rest of the transaction: counts may be lost with the server; they must not cost the claims an fsync, nor wait for a lock. */

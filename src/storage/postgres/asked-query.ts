@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { Readable } from 'node:stream';
 
-/** A cursor, a stream, a Query of pg's: pg calls `submit` when its turn has come. What that returns is the query's failure. */
+/** A cursor, a stream or a Query of pg. pg calls `submit` when its turn has come, and takes the returned value for the query's failure. */
 interface Submittable {
   submit(connection: unknown): Error | null | undefined;
   callback?: Callback;
@@ -17,7 +17,7 @@ export interface Way {
   readonly begin: () => Promise<void>;
   /** The client's own method. */
   readonly pass: (query: object) => unknown;
-  /** Told the end of an object before its own listeners go on. */
+  /** Called at the end of an object before its own listeners. */
   readonly ended: () => void;
   readonly failed: (error: unknown) => void;
 }
@@ -55,12 +55,12 @@ function promised(query: unknown, send: AskedQuery['send']): AskedQuery {
 }
 
 function calledBack(query: unknown, send: AskedQuery['send'], callback: Callback): AskedQuery {
-  // What a callback throws is its own, as it is in pg.
+  // An error of a callback is the caller's own, as it is in pg.
   const tell: Callback = (error, result) => process.nextTick(callback, error, result);
   return { query, returned: undefined, send, answer: (result) => tell(null, result), fail: tell };
 }
 
-/** It tells of its end itself. */
+/** It reports its end itself. */
 function submitted(query: Submittable, callback: Callback | undefined): AskedQuery {
   const send: AskedQuery['send'] = async (way) => {
     // pg has it fail where the transaction could not be begun.
@@ -73,7 +73,7 @@ function submitted(query: Submittable, callback: Callback | undefined): AskedQue
   return { query, returned: query, send, answer: () => undefined, fail };
 }
 
-/** Only where somebody listens: an 'error' that nobody hears ends the process. */
+/** Only with a listener: an 'error' event without one ends the process. */
 function failUnsent(query: Submittable, given: Callback | undefined, error: unknown): void {
   const callback = isCallback(query.callback) ? query.callback : given;
   if (callback !== undefined) callback(error);
@@ -88,7 +88,7 @@ export function refuse(query: unknown, error: unknown): boolean {
   return true;
 }
 
-/** pg tells of a failure to the callback alone, where there is one. */
+/** pg reports a failure to the callback alone, where there is one. */
 function endOf(query: Submittable, given: Callback | undefined, { ended, failed }: Way): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

@@ -2,7 +2,7 @@ import { Injectable, Inject } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { NotAnswered } from '../../core/errors.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
-import { within } from '../../core/time/within.js';
+import { endsWithin } from '../../core/time/waits.js';
 import { inTransaction } from './connection.js';
 
 /** Longest statement of a person's question, in milliseconds. */
@@ -11,11 +11,11 @@ const STATEMENT_TIMEOUT_MS = 2_000;
 const END_AFTER_MS = 15_000;
 /** Questions at once: the connections are those of the claims. */
 const MAX_AT_ONCE = 2;
-/** Questions that wait for a place. */
+/** Questions that wait for a slot. */
 const MAX_WAITING = 50;
 
-// By index alone, whatever the statistics say: right after a bulk of events they may tell of a table that is nearly empty. Without
-// `jit`, since before PostgreSQL 18 a scan that was ruled out and is made all the same counts as dear enough to be compiled.
+// Reads by index alone, for any statistics: right after a bulk of events they may describe a nearly empty table. `jit` is off: before
+// PostgreSQL 18 a scan that was ruled out, but is made all the same, counts as expensive enough to be compiled.
 const BOUNDS = `SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = ${STATEMENT_TIMEOUT_MS};
   SET LOCAL enable_seqscan = off; SET LOCAL jit = off`;
 
@@ -28,7 +28,7 @@ export class BoundedRead {
   constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
 
   /**
-   * @param endAfterMs when its connection is given up, and its place with it
+   * @param endAfterMs when its connection is given up, and its slot with it
    * @throws NotAnswered
    */
   async run<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs = END_AFTER_MS): Promise<T> {
@@ -40,7 +40,7 @@ export class BoundedRead {
       return await this.inTime(read, endAfterMs);
     } finally {
       const next = this.waiting.shift();
-      // The place goes to whoever has waited longest; the number that runs stays.
+      // The slot goes to the question that has waited longest, so the number of running ones stays.
       if (next === undefined) this.running -= 1;
       else next();
     }
@@ -61,7 +61,7 @@ export class BoundedRead {
       endAfterMs,
     );
     const ended = reading.catch(() => undefined);
-    if (!(await within(ended, endAfterMs))) {
+    if (!(await endsWithin(ended, endAfterMs))) {
       isLate = true;
       throw late;
     }

@@ -6,14 +6,14 @@ import { MAX_TIMER_MS } from '../../core/options/duration.js';
 import { WebhookInboxError } from '../../core/errors.js';
 import { neutral } from '../../core/neutral.js';
 
-/** What this package uses of a pooled pg client. TypeORM's `connect()` gives it untyped. */
+/** The part of a pooled pg client that this package uses. TypeORM's `connect()` returns it untyped. */
 export interface PgClient {
   query(text: string, values?: readonly unknown[]): Promise<PgResult>;
   query(query: object): unknown;
   end(): Promise<void>;
   /** As PostgreSQL last said: idle (no transaction), in one, or in one that has failed. */
   getTransactionStatus(): 'I' | 'T' | 'E' | null;
-  /** Number of the server's process, as it was told at the start. */
+  /** Number of the server's process, as the server sent it at the start. */
   readonly processID: number | null;
   /** Undefined under pg-native. */
   readonly connection?: object;
@@ -78,8 +78,8 @@ interface Pool extends EventEmitter {
 }
 
 /**
- * Gives each client of the DataSource's pools a listener of its own. A server that is shut down while a connection is made sends its
- * farewell with its greeting, before the pool's borrower listens: an 'error' that nobody hears ends the process.
+ * Gives each client of the DataSource's pools a listener of its own. A server that shuts down while a connection is made sends its farewell
+ * with its greeting, before the pool's borrower listens. An 'error' event without a listener ends the process.
  */
 export function hearErrors(dataSource: DataSource): void {
   const driver = dataSource.driver as unknown as {
@@ -104,8 +104,8 @@ export function hearErrors(dataSource: DataSource): void {
 }
 
 /**
- * A connection outlives the request for which it is opened: its events (a notice, an error) would be told in the async context of that
- * request, whoever uses it by then.
+ * A connection outlives the request for which it is opened. Its events (a notice, an error) must not run in the async context of that
+ * request.
  */
 function openNeutrally(pool: Pool): void {
   const newClient = pool.newClient?.bind(pool);
@@ -124,8 +124,8 @@ export async function destroyConnection(runner: QueryRunner): Promise<void> {
 }
 
 /**
- * Runs statements on one connection, each by itself. The connection is dropped when it leads to a server that cannot be used: after
- * a failover, the pool would lend those to the demoted server for ever, since they are sound but for writing.
+ * Runs statements on one connection, each by itself. A connection to a server that cannot be used is dropped. After a failover, the pool
+ * would lend connections to the demoted server for ever, since they work except for writing.
  * @param endAfterMs when the connection is given up: a half-open one never answers. @default never
  */
 export async function onConnection<T>(
@@ -155,8 +155,8 @@ function endAfter(runner: QueryRunner, ms: number | undefined): NodeJS.Timeout |
 }
 
 /**
- * Begins a READ COMMITTED transaction with its settings, in milliseconds. READ COMMITTED whatever the application's default is: under
- * REPEATABLE READ a duplicate is a serialization failure.
+ * Begins a READ COMMITTED transaction with its settings, in milliseconds. It ignores the application's default: under REPEATABLE READ a
+ * duplicate is a serialization failure.
  */
 export function beginning(settings: Readonly<Record<string, number>>): string[] {
   return ['START TRANSACTION ISOLATION LEVEL READ COMMITTED', ...setting(settings)];
@@ -167,19 +167,19 @@ export function setting(settings: Readonly<Record<string, number>>): string[] {
   return Object.entries(settings).map(([name, ms]) => `SET LOCAL ${name} = ${Math.max(1, Math.round(ms))}`);
 }
 
-/** Has TypeORM know of a transaction that it did not begin: what is nested in it is a savepoint. */
-export function begun(runner: QueryRunner): void {
+/** Makes TypeORM treat a transaction that it did not begin as open, so that a nested one is a savepoint. */
+export function markBegun(runner: QueryRunner): void {
   Object.assign(runner, { isTransactionActive: true, transactionDepth: 1 });
 }
 
 /** Has it know that the transaction is over. */
-export function over(runner: QueryRunner): void {
+export function markEnded(runner: QueryRunner): void {
   Object.assign(runner, { isTransactionActive: false, transactionDepth: 0 });
 }
 
 /**
- * Runs database work that calls no user code in one READ COMMITTED transaction. The application's subscribers are not told: one that
- * throws would keep what has happened from being recorded.
+ * Runs database work that calls no user code in one READ COMMITTED transaction. The application's subscribers are not called: one that
+ * throws would keep the record from being written.
  * @param endAfterMs when the connection is given up: a half-open one never answers. @default ten times `lockTimeoutMs`
  */
 export async function inTransaction<T>(
@@ -194,7 +194,7 @@ export async function inTransaction<T>(
     try {
       // In one message, where TypeORM sends one for each.
       await client.query(beginning({ lock_timeout: lockTimeoutMs }).join('; '));
-      begun(runner);
+      markBegun(runner);
       const result = await work(within);
       const { command } = await client.query('COMMIT');
       if (command !== 'COMMIT') throw new NotCommitted(false, `COMMIT was answered ${command}`);
@@ -204,8 +204,20 @@ export async function inTransaction<T>(
       await client.query('ROLLBACK').catch(() => destroyConnection(runner));
       throw error;
     } finally {
-      over(runner);
+      markEnded(runner);
     }
   };
   return onConnection(dataSourceOf(manager), inside, endAfterMs);
+}
+
+interface PoolOptions {
+  readonly max?: number;
+  readonly poolSize?: number;
+}
+
+/** Connections of the DataSource's pool: pg's default is 10. */
+export function poolSize(dataSource: DataSource): number {
+  const { extra, poolSize: size } = dataSource.options as { extra?: PoolOptions; poolSize?: number };
+  // As pg reads them: 0 is none.
+  return Number(extra?.max ?? size) || Number(extra?.poolSize) || 10;
 }

@@ -25,8 +25,8 @@ export interface TransactionLimits {
 /** Statements that are a transaction each. */
 export interface Transactions extends Statements {
   /**
-   * Has a statement sent as the last one on the connection. Nobody waits for its answer, which may take long; `ended` is called in any
-   * case, with the error where it was not done.
+   * Sends a statement as the last one on the connection. The caller does not wait for its answer, which may take long. `ended` is called in
+   * any case, with the error if it failed.
    */
   readonly endWith: (statement: Statement, ended: (error?: unknown) => void) => void;
 }
@@ -82,8 +82,8 @@ function eachByTypeorm<T>(
 }
 
 /**
- * Resolves with the work's result when the statement that is left for the end is on its way, and ends when that is answered.
- * @param resolve called before: nobody waits for that answer
+ * Resolves with the work's result when the last statement is on its way, and ends when that is answered.
+ * @param resolve called earlier, so that the caller does not wait for that answer
  */
 async function thenLast<T>(
   statements: Statements,
@@ -97,7 +97,7 @@ async function thenLast<T>(
   };
   try {
     const result = await work({ query: statements.query, endWith });
-    // On its way before whoever gets the result goes on.
+    // It is sent before the caller goes on with the result.
     const sent = last && send(last.statement);
     resolve(result);
     await sent;
@@ -129,8 +129,8 @@ function eachInOneMessage<T>(
         try {
           return await inOneMessage(client, dataSource, statements);
         } catch (error) {
-          // Whether it is needed is known only later: pg tells of the failure before the server says what state it is in. One that is
-          // not answered (a `query_timeout` of the pool's) leaves a transaction behind that may be running still.
+          // Only later is it known whether it is needed: pg reports the failure before the server says its state. A query without an answer
+          // (a `query_timeout` of the pool) leaves a transaction behind that may still run.
           await client.query('ROLLBACK').catch(() => destroyConnection(runner));
           throw error;
         }
@@ -150,5 +150,5 @@ function eachInOneMessage<T>(
   });
 }
 
-// Whatever the application's default is: under REPEATABLE READ a duplicate is a serialization failure.
+// It ignores the application's default: under REPEATABLE READ a duplicate is a serialization failure.
 const BEGIN = 'BEGIN ISOLATION LEVEL READ COMMITTED';

@@ -13,7 +13,7 @@ import {
   type PgResult,
 } from './connection.js';
 
-/** What works in such a transaction has of it. */
+/** The parts of such a transaction for the work in it. */
 export interface Inside {
   readonly manager: EntityManager;
   readonly runner: QueryRunner;
@@ -32,8 +32,8 @@ export interface Inside {
 const LAST_MS = 1_000;
 
 /**
- * A transaction that TypeORM, or the application, begins and ends, so that subscribers and loggers see all of it. Only the end is looked
- * at: PostgreSQL answers ROLLBACK to the COMMIT of a transaction that has failed, and TypeORM takes it for success.
+ * A transaction that TypeORM, or the application, begins and ends, so that subscribers and loggers see all of it. Only the end is checked:
+ * PostgreSQL answers ROLLBACK to the COMMIT of a transaction that has failed, and TypeORM takes it for success.
  */
 export class HostTransaction<T> {
   private static readonly logger = new InboxLogger();

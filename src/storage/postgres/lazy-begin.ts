@@ -22,10 +22,10 @@ export class LazyBegin {
     this.statements = statements.map((sql) => ({ sql }));
   }
 
-  /** One that somebody else has begun. */
+  /** A transaction that other code has begun. */
   static begun(client: PgClient, pass: PgClient['query']): LazyBegin {
     const begun = new LazyBegin(client, pass, []);
-    void begun.opens(Promise.resolve());
+    void begun.trackOpening(Promise.resolve());
     begun.isOpen = true;
     return begun;
   }
@@ -41,7 +41,7 @@ export class LazyBegin {
   };
 
   /** By a message of its own, unless it has begun. */
-  readonly begin = (): Promise<void> => this.opening ?? this.opens(this.beginAlone());
+  readonly begin = (): Promise<void> => this.opening ?? this.trackOpening(this.beginAlone());
 
   private async openWith(query: QueryBehind, pass: () => unknown): Promise<unknown> {
     if (!writesProtocol(this.client)) {
@@ -49,14 +49,14 @@ export class LazyBegin {
       return pass();
     }
     const sent = queryBehind(this.client, this.statements, query, this.pass);
-    await this.opens(sent.then((answers) => this.begunBy(answers)));
+    await this.trackOpening(sent.then((answers) => this.recordBegin(answers)));
     const answers = await sent;
     if (answers === undefined) return pass();
     if (answers.error !== null) throw answers.error;
     return answers.results.at(-1);
   }
 
-  private async begunBy(answers: Answers | undefined): Promise<void> {
+  private async recordBegin(answers: Answers | undefined): Promise<void> {
     if (answers === undefined) await this.beginAlone();
     else if (answers.results.length < this.statements.length) throw answers.error;
   }
@@ -65,11 +65,11 @@ export class LazyBegin {
     return this.pass(this.statements.map(({ sql }) => sql).join('; '));
   }
 
-  private opens(sent: Promise<unknown>): Promise<void> {
+  private trackOpening(sent: Promise<unknown>): Promise<void> {
     const opening = sent.then(() => {
       this.isOpen = true;
     });
-    // Whoever sends, and the COMMIT, fails by it.
+    // The callers that send, and the COMMIT, get the error.
     opening.catch(() => undefined);
     this.opening = opening;
     return opening;

@@ -12,7 +12,7 @@ export class ListenConnection {
     private readonly client: Client,
     private readonly channel: string,
     private readonly timeoutMs: number,
-    /** Fires when the connection has ended, as far as the socket tells. */
+    /** Fires when the connection has ended, as far as the socket shows. */
     readonly lost: AbortSignal,
   ) {}
 
@@ -38,8 +38,8 @@ export class ListenConnection {
     client.on('notification', ({ payload }: Notification) => onNotification(payload ?? ''));
     const connection = new ListenConnection(client, channel, timeoutMs, lost.signal);
     try {
-      await connection.inTime(client.connect());
-      await connection.inTime(client.query(`LISTEN ${quoted(channel)}`));
+      await connection.answerInTime(client.connect());
+      await connection.answerInTime(client.query(`LISTEN ${quoted(channel)}`));
       return connection;
     } catch (error) {
       connection.close();
@@ -49,7 +49,7 @@ export class ListenConnection {
 
   /** @throws when the server does not answer in time, or does not know that this connection listens */
   async check(): Promise<void> {
-    const { rows } = await this.inTime(
+    const { rows } = await this.answerInTime(
       this.client.query<{ channel: string }>(`SELECT pg_listening_channels() AS channel`),
     );
     if (!rows.some(({ channel }) => channel === this.channel)) {
@@ -58,7 +58,7 @@ export class ListenConnection {
   }
 
   /**
-   * Whether it leads to one server process for as long as it lasts: a process tells a client its number at the start, and a pooler makes
+   * Whether it leads to one server process for as long as it lasts. A process sends its number to a client at the start, and a pooler makes
    * one up.
    */
   async isDirect(): Promise<boolean> {
@@ -69,12 +69,14 @@ export class ListenConnection {
 
   /** @throws when the server refuses it, or does not answer in time */
   async query<T>(text: string, values: readonly unknown[] = []): Promise<T[]> {
-    const { rows } = await this.inTime(this.client.query({ text, values: [...values], types: OWN_TYPES }));
+    const { rows } = await this.answerInTime(
+      this.client.query({ text, values: [...values], types: OWN_TYPES }),
+    );
     return rows as T[];
   }
 
   /** pg's own words for a time-out, 'timeout expired' and 'Query read timeout', say neither whose nor how long. */
-  private async inTime<T>(work: Promise<T>): Promise<T> {
+  private async answerInTime<T>(work: Promise<T>): Promise<T> {
     try {
       return await work;
     } catch (error) {

@@ -9,7 +9,7 @@ export interface Statement {
   readonly values?: readonly unknown[];
 }
 
-/** What reads the answer: pg's parsers of the connection, or the package's own. */
+/** The parsers of the answer: pg's parsers of the connection, or the package's own. */
 export interface Types {
   getTypeParser(oid: number, format?: string): unknown;
 }
@@ -19,13 +19,13 @@ export interface QueryBehind extends Required<Statement> {
   readonly types?: Types;
 }
 
-/** What became of a message: when it failed, the results are those of the statements before. */
+/** The answers to a message. When it failed, these are the results of the statements before the failure. */
 export interface Answers {
   readonly error: Error | null;
   readonly results: PgResult[];
 }
 
-/** What this package uses of pg's connection below its queries, as pg-cursor does. */
+/** The part of pg's connection below its queries that this package uses, as pg-cursor does. */
 interface PgConnection {
   readonly stream: { cork?(): void; uncork?(): void };
   parse(statement: { readonly name?: string; readonly text: string }): void;
@@ -44,12 +44,12 @@ export interface Prepared {
 }
 
 /**
- * A plan that is kept is that of the table as it was: of one with a page, read from end to end, whatever has come since. PostgreSQL
- * makes it anew when autovacuum has looked, a minute later; here it is never older than this.
+ * How long a plan is kept. A kept plan fits the table as it was: one made for a table of one page reads it from end to end. PostgreSQL
+ * makes it anew when autovacuum has run, up to a minute later. Here it is never older than this.
  */
 const PLAN_MS = 1_000;
 
-/** pg's Query, of which its types show little. */
+/** pg's Query. Its types declare little of it. */
 const PgQuery = Query as unknown as new (
   text: string,
   values?: readonly unknown[],
@@ -66,12 +66,12 @@ const PgQuery = Query as unknown as new (
 };
 
 /**
- * What a message shows of itself to wrappers of the client, when nothing of the application's is in it. A copy that a wrapper makes is
- * sent as this text, which does nothing, in a transaction or outside one.
+ * The text of a message for wrappers of the client, when it holds nothing of the application. A copy that a wrapper makes is sent as this
+ * text, which does nothing, in a transaction or outside one.
  */
 const SHOWN = `SELECT 'several statements of nestjs-webhook-inbox, in one message' AS shown`;
 
-/** To pg a query with several results, as one with several statements in its text is; what differs is how it is sent. */
+/** For pg this is a query with several results, as with several statements in its text. Only the way of sending differs. */
 export class OneMessage extends PgQuery {
   /** pg has got it, rather than a copy of it. */
   isReached = false;
@@ -93,7 +93,7 @@ export class OneMessage extends PgQuery {
     readonly query: QueryBehind | undefined,
     /** Under which name each of ours is prepared; undefined where it is not to be. */
     private readonly names: readonly (string | undefined)[],
-    /** What is prepared on the connection, by name: this adds to it. */
+    /** The statements prepared on the connection, by name. This query adds to them. */
     private readonly prepared: Map<string, Prepared>,
     done: (answers: Answers) => void,
   ) {
@@ -105,20 +105,20 @@ export class OneMessage extends PgQuery {
         // After an error it is not known which of them were prepared.
         if (error === null)
           for (const [name, fields] of this.fresh) prepared.set(name, { since: performance.now(), fields });
-        // pg tells of a failure to the callback alone.
+        // pg reports a failure to the callback alone.
         this.emit('close');
         done(this.answers(error));
       },
     });
   }
 
-  /** What has been answered so far. */
+  /** The answers until now. */
   answers(error: Error | null): Answers {
     const results = [this._results].flat();
     return { error, results: error === null ? results : results.filter(({ command }) => command !== null) };
   }
 
-  /** Called by pg when it is this query's turn. What it returns, pg takes for an error. */
+  /** Called by pg when it is this query's turn. pg takes the returned value for an error. */
   submit(to: PgConnection): null {
     this.isReached = true;
     to.stream.cork?.();

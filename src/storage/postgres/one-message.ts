@@ -14,17 +14,17 @@ import {
 import { qualified } from '../schema/own-schema.js';
 import { OWN_TYPES } from './own-types.js';
 
-/** What statements are sent through: a manager, or what `eachInTransaction` gives. */
+/** The object that sends statements: a manager, or the one that `eachInTransaction` gives. */
 export type Statements = Pick<EntityManager, 'query'>;
 
-/** What is known of a connection. */
+/** The state of a connection. */
 interface Known {
   /**
    * Whether it leads to one server process from its first statement to its last, so that what is prepared on it stays. Undefined until
    * it was asked.
    */
   direct: boolean | undefined;
-  /** What is prepared on it, by name. */
+  /** The statements prepared on it, by name. */
   readonly prepared: Map<string, Prepared>;
 }
 
@@ -32,7 +32,7 @@ const known = new WeakMap<PgClient, Known>();
 const unprepared = new WeakSet<DataSource>();
 const names = new Map<string, string>();
 
-/** A process tells a client its number at the start; a pooler makes one up, since it lends many processes to one client. */
+/** A process sends its number to a client at the start. A pooler makes one up, since it lends many processes to one client. */
 const SERVER_PROCESS = 'SELECT pg_backend_pid() AS pid';
 
 /** Has no statement of this DataSource prepared. */
@@ -50,9 +50,9 @@ export async function prepared<T>(
 }
 
 /**
- * As `prepared`, and planned once for all values: PostgreSQL plans a statement anew each time where a plan for the very values looks
- * cheaper, as it does when they say how many rows there will be. Planning a lease takes longer than the lease. Inside a transaction it
- * holds for what comes behind, too.
+ * As `prepared`, and planned once for all values. PostgreSQL plans a statement anew each time where a plan for the given values looks
+ * cheaper, as it does when they say how many rows there will be. Planning a lease takes longer than the lease. Inside a transaction the
+ * setting also holds for later statements.
  */
 export async function plannedOnce<T>(
   manager: EntityManager,
@@ -63,8 +63,8 @@ export async function plannedOnce<T>(
 }
 
 /**
- * Until the end of the transaction, which a message without BEGIN is too. By index, row after row: a table that is often empty has
- * statistics of no rows, and each other way of reading looks cheaper then.
+ * Until the end of the transaction, which a message without BEGIN is too. By index, row after row. A table that is often empty has
+ * statistics of no rows, and each other way of reading seems cheaper then.
  */
 export const ONE_PLAN = {
   sql: `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
@@ -89,8 +89,8 @@ async function lastOf<T>(manager: EntityManager, statements: readonly Statement[
 }
 
 /**
- * Sends statements in one message, a round trip for all of them, and gives their results in order. What fails ends the message: those
- * behind it are not run, a COMMIT among them.
+ * Sends statements in one message, with one round trip for all of them, and returns their results in order. An error ends the message:
+ * later statements do not run, a COMMIT among them.
  * @param send past a gate on the client. @default the client's own
  */
 export async function inOneMessage(
@@ -175,7 +175,7 @@ async function submit(
     const ended = (error: Error | null) =>
       resolve(isOfCopy(message, error) ? undefined : message.answers(error));
     const returned = send(message);
-    // A wrapper may leave the message without its callback: then its promise tells.
+    // A wrapper may leave the message without its callback. Then its promise shows the end.
     if (returned instanceof Promise)
       returned.then(
         (value: unknown) =>
@@ -187,7 +187,7 @@ async function submit(
   });
   if (answers === undefined) goWithout(client);
   else if (isLostStatement(answers.error)) {
-    // Whatever it was that took them away, it may do so again: this connection goes on without.
+    // The cause may remove them again, so this connection goes on without prepared statements.
     about.direct = false;
     about.prepared.clear();
   }

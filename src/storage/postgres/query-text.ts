@@ -1,11 +1,11 @@
 import { headOf } from '../../core/event.js';
 
-/** How much of a query is told. */
+/** The longest text of a query in logs and alerts. */
 const MAX_TOLD = 80;
-/** How much of it is looked at for that: one may be of megabytes. */
+/** The length of it that is read: one may be of megabytes. */
 const MAX_READ = 4_000;
 
-/** What is left out of a query, each to its end or to the query's. */
+/** Parts that are left out of a query, each to its end or to the query's. */
 const LEFT_OUT = new RegExp(
   [
     // Names in quotes stay: a quote in one of them opens no literal. Nor does one in a comment.

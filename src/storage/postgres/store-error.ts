@@ -4,8 +4,8 @@ import { errorText } from '../../core/log/log.js';
 const UNDEFINED_TABLE = '42P01';
 
 /**
- * An error of our own statements as text for logs. The commonest of a first start, a table that is missing, says what to do about it;
- * the server may word it in any language, and the table's name is the same in all of them.
+ * An error of our own statements as text for logs. The most common error of a first start, a missing table, comes with its remedy. The
+ * server may word it in any language, and the table's name is the same in all of them.
  */
 export function storeErrorText(error: unknown): string {
   const text = errorText(error);

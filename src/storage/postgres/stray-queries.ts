@@ -29,7 +29,10 @@ export class StrayQueries {
   private readonly logger = new InboxLogger();
   private readonly warned = new Set<string>();
 
-  /** Watches the connections of a DataSource when NODE_ENV says exactly `development` or `test`; any other but `production` is told of. */
+  /**
+   * Watches the connections of a DataSource when NODE_ENV is exactly `development` or `test`. Any other value except `production` is
+   * logged.
+   */
   watch(dataSource: DataSource): void {
     const { NODE_ENV = '' } = process.env;
     if (!['development', 'test'].includes(NODE_ENV)) {
@@ -40,11 +43,11 @@ export class StrayQueries {
     const obtain = driver.obtainMasterConnection.bind(driver);
     driver.obtainMasterConnection = async () => {
       const lent = await obtain();
-      return insideUserCode() ? this.watched(lent) : lent;
+      return insideUserCode() ? this.watchClient(lent) : lent;
     };
   }
 
-  private watched([client, release]: Lent): Lent {
+  private watchClient([client, release]: Lent): Lent {
     const query = client.query.bind(client);
     const putBack = inPlaceOfQuery(client, ((...args: Parameters<PgClient['query']>) => {
       this.check(args[0]);

@@ -4,7 +4,7 @@ import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { DUE, LANE } from '../pending.sql.js';
 import { qualified, query } from '../schema/own-schema.js';
 
-/** A connection that is never lent to anybody: what it locks stays locked until it ends. */
+/** A connection that is never lent, so that its locks stay until it ends. */
 export interface LockSession {
   query<T>(sql: string, values?: readonly unknown[]): Promise<T[]>;
 }
@@ -18,7 +18,7 @@ export interface InstanceLock {
 
 /** A registered lock, as another instance's session has found it. */
 export interface SeenLock extends InstanceLock {
-  /** Nobody holds it. Always false of the session's own. */
+  /** No session holds it. It is always false for the session's own lock. */
   readonly free: boolean;
 }
 
@@ -40,19 +40,19 @@ export class TakeoverStore {
     return row!.locked;
   }
 
-  /** Tells the others of the lock, which is held already. False while the instance has given no sign of life. */
+  /** Registers the lock, which is held already, for the others. False while the instance has given no sign of life. */
   async register(session: LockSession, { owner, key }: InstanceLock): Promise<boolean> {
     const rows = await this.send(session, REGISTER, [owner, key]);
     return rows.length === 1;
   }
 
-  /** The lock says nothing any more: its instance may live without it. What comes late finds the next registration's key, and does nothing. */
+  /** Withdraws the lock, since its instance may live without it. A late withdrawal finds the next registration's key, and does nothing. */
   async withdraw(manager: EntityManager, { owner, key }: InstanceLock): Promise<void> {
     await query(manager, WITHDRAW, [owner, key]);
   }
 
   /** Every registered lock. */
-  look(session: LockSession, owner: string): Promise<SeenLock[]> {
+  listLocks(session: LockSession, owner: string): Promise<SeenLock[]> {
     return this.send<SeenLock>(session, LOOK, [owner]);
   }
 
@@ -77,7 +77,7 @@ const SETTINGS = [
   `SET tcp_keepalives_interval = 1`,
   `SET tcp_keepalives_count = 2`,
   `SET tcp_user_timeout = 2000`,
-  // Somebody who has locked our row in webhook_relay must not keep the session from looking.
+  // A lock on our row in webhook_relay must not keep the session from polling.
   `SET lock_timeout = 200`,
   `SET default_transaction_isolation = 'read committed'`,
 ];
@@ -88,16 +88,16 @@ const REGISTER = `
 
 const WITHDRAW = `UPDATE webhook_relay SET lock_key = NULL WHERE id = $1 AND lock_key = $2`;
 
-// A lock for the transaction, which is this statement: it is free again when the answer comes. Shared, so that several may look at once.
+// A lock for the transaction, which is this statement: it is free again when the answer comes. Shared, so that several may poll at once.
 const LOOK = `
   SELECT id AS owner, lock_key::text AS key,
          CASE WHEN id = $1 THEN false ELSE pg_try_advisory_xact_lock_shared(lock_key) END AS free
     FROM webhook_relay WHERE lock_key IS NOT NULL`;
 
 /**
- * Under the lock itself, so that nobody holds it meanwhile, and under that of the instance's row: one that is being withdrawn is passed
- * over, and one that has been withdrawn or registered anew is another key. A lease whose row is locked is being settled by what the
- * instance has sent before its end: the next look finds what became of it.
+ * It takes the lock itself, so that no session holds it meanwhile, and the lock of the instance's row. A registration that is being
+ * withdrawn is passed over. One that was withdrawn or registered anew has another key. A locked lease is being settled by a statement that
+ * the instance sent before its end: the next poll finds the result.
  */
 const TAKE = `
   WITH gone AS MATERIALIZED (

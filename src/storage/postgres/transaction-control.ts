@@ -4,9 +4,9 @@ const OURS = /^"?webhook_(?:inline|checked)"?$/i;
 /** White space and comments. Comments in slashes are nested, so that they are counted rather than matched. */
 const BLANK = /(?:\s+|--[^\n\r]*)+/y;
 const WORD = /[a-z_]+/iy;
-/** Other than texts, what a semicolon may stand in without ending a statement: names, bodies of functions, comments. */
+/** Parts other than texts in which a semicolon does not end a statement: names, bodies of functions, comments. */
 const OPAQUE = /"[^"]*"|(?<![\w$])\$(?<tag>(?:[A-Za-z_]\w*)?)\$[^]*?\$\k<tag>\$|--[^\n\r]*/y;
-/** Savepoints' names are looked for in so much of a statement. */
+/** Savepoints' names are searched for in so much of a statement. */
 const MAX_HEAD = 300;
 
 /**

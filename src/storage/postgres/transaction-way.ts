@@ -1,7 +1,7 @@
 import type { DataSource, EntitySubscriberInterface } from 'typeorm';
 import type { ClaimsMode, OpenTransaction } from '../../core/options/options.js';
 
-/** What the application has chosen for a DataSource. */
+/** The application's choice for a DataSource. */
 interface Chosen {
   readonly claims: ClaimsMode;
   /** Of the module's options: transactions of handlers are the application's own. */
@@ -51,7 +51,7 @@ const HOOKS = [
   'afterQuery',
 ] as const satisfies readonly (keyof EntitySubscriberInterface)[];
 
-/** What of the application sees transactions or queries. */
+/** The part of the application that sees transactions or queries. */
 function seenBy({ subscribers, options, logger }: DataSource): string | undefined {
   for (const subscriber of subscribers) {
     const hook = HOOKS.find((name) => subscriber[name] !== undefined);
@@ -65,7 +65,7 @@ function seenBy({ subscribers, options, logger }: DataSource): string | undefine
     : undefined;
 }
 
-/** TypeORM's own base class says so; any other is told of all queries, and decides by itself. */
+/** TypeORM's own base class says so. Any other logger gets all queries, and decides by itself. */
 function logsQueries(logger: object): boolean {
   const { isLogEnabledFor } = logger as { isLogEnabledFor?: (type: 'query') => boolean };
   return isLogEnabledFor === undefined || isLogEnabledFor.call(logger, 'query');

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { orAborted } from '../../core/time/abort.js';
+import { orAborted } from '../../core/time/waits.js';
 import { withoutValues } from '../../core/log/value-free.js';
 import { sqlStateOf } from '../../core/classify.js';
 import { WebhookInboxError } from '../../core/errors.js';
@@ -19,15 +19,15 @@ export class ManagerMisused extends WebhookInboxError {
 export interface Call {
   /** Of a handler, rather than a statement of ours or of the transaction around it. */
   readonly ofUser: boolean;
-  /** Over: what it left running is nobody's any more. */
+  /** The call has ended. Its running queries belong to no call any more. */
   ended?: boolean;
-  /** Its own promise has settled, so that nobody would hear of a refusal: unhandled, it would end the process. */
+  /** Its own promise has settled, so no code would handle a refusal. Unhandled, it would end the process. */
   settled?: boolean;
-  /** What it has done wrong elsewhere: it fails by that, whatever it makes of the error. */
+  /** A fault elsewhere in the call. The call fails by it, even if it catches the error. */
   fault?: Error;
 }
 
-/** Which call a query belongs to, so that one left over from an earlier call is told from the present one. */
+/** The call to which a query belongs. It distinguishes a query left over from an earlier call from the present one. */
 const caller = new AsyncLocalStorage<Call>();
 
 /** Whether the calling code is a handler's, inside its transaction. */
@@ -44,23 +44,24 @@ export function failCaller(error: Error): Error {
 }
 
 /**
- * Runs code whose queries are meant not to belong to the handler's transaction: they are committed whatever becomes of it, and once
- * for each attempt.
+ * Runs code whose queries must not belong to the handler's transaction. They are committed even if the handler fails, and once for each
+ * attempt.
  */
 export function outsideTransaction<T>(code: () => T): T {
   return caller.exit(code);
 }
 
 /**
- * What a query of a user transaction passes on its way to the pg client: TypeORM offers no way to take a manager back, and a write that
- * was not awaited would land after the rollback, in the next transaction of the pool's connection. It is open for one call at a time.
+ * The gate that queries of a user transaction pass on their way to the pg client. TypeORM offers no way to take a manager back. A write
+ * that was not awaited would land after the rollback, in the next transaction of the pool's connection. The gate is open for one call at a
+ * time.
  */
 export class UserGate {
   /** How many queries of the present call have no answer yet. */
   running = 0;
   /** Whether one of them has been sent. The others wait for their turn. */
   isBusy = false;
-  /** What a call did that has succeeded all the same; such a transaction is not committed. */
+  /** A fault of a call that succeeded all the same. Such a transaction is not committed. */
   misuse: string | undefined;
   /** A call has changed a setting that outlives the transaction. */
   changesSession = false;
@@ -75,14 +76,14 @@ export class UserGate {
   constructor(
     private readonly way: Pick<Way, 'send' | 'begin' | 'pass'>,
     private readonly onMisuse: (detail: string) => void,
-    /** Open between the calls: what TypeORM and subscribers send in a transaction that is theirs. */
+    /** Open between the calls, for queries of TypeORM and subscribers in a transaction of theirs. */
     private around?: Call,
   ) {
     this.call = around;
   }
 
-  /** Runs what is to send as that call. */
-  static within<T>(call: Call, code: () => Promise<T>): Promise<T> {
+  /** Runs code whose queries belong to that call. */
+  static runAs<T>(call: Call, code: () => Promise<T>): Promise<T> {
     return caller.run(call, code);
   }
 
@@ -99,8 +100,8 @@ export class UserGate {
     });
   }
 
-  /** @param isGivenUp nobody waits for its end any more */
-  hasFailed(call: Call, isGivenUp: boolean): void {
+  /** @param isGivenUp whether no code waits for its end any more */
+  fail(call: Call, isGivenUp: boolean): void {
     this.failed.add(call);
     if (isGivenUp) this.givenUp.add(call);
   }
@@ -110,7 +111,7 @@ export class UserGate {
     return this.refused !== undefined;
   }
 
-  /** What is to be said where the transaction has failed and its code has not. */
+  /** The error text for a failed transaction whose code has not failed. */
   get swallowed(): string {
     const { query, error } = this.refused ?? {};
     const which =
@@ -147,14 +148,14 @@ export class UserGate {
     const text = call.ofUser ? textIn(args) : undefined;
     const control = text && controlIn(text.sql, text.single);
     this.changesSession ||= text !== undefined && setsSession(text.sql, text.single);
-    if (control === undefined) this.inTurn(call, asked);
-    else if (refuse(asked.query, controlRefusal(control))) this.inTurn(call, asked);
+    if (control === undefined) this.sendInTurn(call, asked);
+    else if (refuse(asked.query, controlRefusal(control))) this.sendInTurn(call, asked);
     else asked.fail(controlRefusal(control));
     return asked.returned;
   };
 
   /** One at a time: pg warns of a second one at once, and its next major version refuses it. */
-  private inTurn(call: Call, asked: AskedQuery): void {
+  private sendInTurn(call: Call, asked: AskedQuery): void {
     let counts = true;
     this.running += 1;
     const ended = () => {
@@ -165,12 +166,12 @@ export class UserGate {
     this.last = sent;
     void sent.then((tell) => {
       ended();
-      // Once nobody waits for its code, an error that nobody catches would end the process.
+      // Once no code waits for it, an error without a catch would end the process.
       if (call.settled !== true) tell();
     });
   }
 
-  /** @returns what tells the code that has asked; a query that waited for longer than its call is not sent */
+  /** @returns a function that answers the code; a query that waited for longer than its call is not sent */
   private async send(call: Call, asked: AskedQuery, ended: () => void): Promise<() => void> {
     if (this.call !== call) return () => asked.fail(tooLate());
     this.isBusy = true;
@@ -195,7 +196,7 @@ export class UserGate {
     if (from === undefined || !this.givenUp.has(from)) {
       const detail = `a query was started after its code had ended and was not sent: ${textOf(asked.query)}; ${REMEDY}`;
       this.onMisuse(detail);
-      // What a call that has failed leaves behind is rolled back with it.
+      // Queries that a failed call leaves behind are rolled back with it.
       if (from === undefined || !this.failed.has(from)) this.misuse ??= detail;
     }
     if (from !== undefined && from.settled !== true) asked.fail(tooLate());

@@ -1,36 +1,24 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
-import { isServerUnusable, sqlStateOf } from '../../core/classify.js';
+import { isServerUnusable } from '../../core/classify.js';
 import { MAX_TIMER_MS } from '../../core/options/duration.js';
 import type { OpenTransaction } from '../../core/options/options.js';
 import {
   beginning,
   setting,
-  begun,
-  dataSourceOf,
-  destroyConnection,
+  markBegun,
   inPlaceOfQuery,
-  NotCommitted,
-  over,
+  markEnded,
   pgClient,
   type PgClient,
   type PgResult,
 } from './connection.js';
 import { HostTransaction, type Inside } from './host-transaction.js';
 import { LazyBegin } from './lazy-begin.js';
-import type { Statement } from './message-query.js';
-import { inOneMessage, learn } from './one-message.js';
+import { learn } from './one-message.js';
+import { TransactionEnd, type LastStatements } from './transaction-end.js';
 import { wayOf } from './transaction-way.js';
 import { ManagerMisused, REMEDY, UserGate, type Call } from './user-gate.js';
-
-/** What goes with the COMMIT. */
-interface LastStatements {
-  readonly statements: readonly Statement[];
-  /** The error of a refusal, undefined when it is another. */
-  readonly refusal: (error: unknown) => Error | undefined;
-  /** Told the answers once they are committed. */
-  readonly answered?: (answers: readonly PgResult[]) => void;
-}
 
 interface Bounds {
   readonly timeoutMs: number;
@@ -47,10 +35,7 @@ const END_MS = 5_000;
  * client, so that is where the gate is.
  */
 export class UserTransaction {
-  private last: LastStatements | undefined;
-  /** With a BEGIN in front of it where nothing had begun: a COMMIT that is refused leaves the transaction open. */
-  private sent = false;
-  private destroyed = false;
+  private readonly end: TransactionEnd;
 
   private constructor(
     private readonly runner: QueryRunner,
@@ -58,7 +43,9 @@ export class UserTransaction {
     private readonly passThrough: PgClient['query'],
     private readonly lazy: LazyBegin,
     private readonly gate: UserGate,
-  ) {}
+  ) {
+    this.end = new TransactionEnd(runner, client, passThrough, lazy, gate);
+  }
 
   /** The manager that user code gets. */
   get manager(): EntityManager {
@@ -70,19 +57,19 @@ export class UserTransaction {
   }
 
   /**
-   * Runs `work` in a transaction and commits it; rolls back when it throws. Where somebody of the application's sees transactions, it
-   * is one of TypeORM's, or of the application's own.
-   * `timeoutMs` also bounds each statement and each pause between two, so that the server ends what this process has given up.
+   * Runs `work` in a transaction and commits it. Rolls back when it throws. Where a part of the application sees transactions, it is one of
+   * TypeORM's, or of the application's own. `timeoutMs` also bounds each statement and each pause between two, so that the server ends work
+   * that this process has given up.
    * @throws NotCommitted when COMMIT did not answer COMMIT; ManagerMisused when user code left a query behind
    */
   static run<T>(dataSource: DataSource, bounds: Bounds, work: Work<T>): Promise<T> {
     const { isTypeorms, open } = wayOf(dataSource);
     return isTypeorms
-      ? UserTransaction.ofHost(dataSource, open, bounds, work)
-      : UserTransaction.ours(dataSource, bounds, work);
+      ? UserTransaction.runOfHost(dataSource, open, bounds, work)
+      : UserTransaction.runOurs(dataSource, bounds, work);
   }
 
-  private static async ours<T>(
+  private static async runOurs<T>(
     dataSource: DataSource,
     { timeoutMs, onMisuse }: Bounds,
     work: Work<T>,
@@ -103,13 +90,13 @@ export class UserTransaction {
     }
   }
 
-  private static async ofHost<T>(
+  private static async runOfHost<T>(
     dataSource: DataSource,
     open: OpenTransaction | undefined,
     { timeoutMs, onMisuse }: Bounds,
     work: Work<T>,
   ): Promise<T> {
-    // What TypeORM and subscribers send, before the work and behind it.
+    // Queries of TypeORM and subscribers, before and after the work.
     const around: Call = { ofUser: false };
     let last: LastStatements | undefined;
     let answers: readonly PgResult[] = [];
@@ -124,11 +111,11 @@ export class UserTransaction {
       client.query = gate.query as PgClient['query'];
       await runner.query(setting(limits(timeoutMs)).join('; '));
       const result = await transaction.unlessUnusable(work);
-      ({ last } = transaction);
-      answers = await transaction.sendLast();
+      ({ last } = transaction.end);
+      answers = await transaction.end.sendLast();
       return result;
     };
-    const result = await UserGate.within(around, () =>
+    const result = await UserGate.runAs(around, () =>
       HostTransaction.run(dataSource, open, timeoutMs + END_MS, inside),
     );
     last?.answered?.(answers);
@@ -141,35 +128,35 @@ export class UserTransaction {
       await this.refuseMisuse();
       return result;
     } catch (error) {
-      if (isServerUnusable(error)) await this.destroy();
+      if (isServerUnusable(error)) await this.end.destroy();
       throw error;
     }
   }
 
   /** A write that was started in the very turn in which the code returned is refused while there is something to roll back. */
   private async refuseMisuse(): Promise<void> {
-    if (this.last !== undefined) await nextTurn();
+    if (this.end.last !== undefined) await nextTurn();
     const { misuse } = this.gate;
     if (misuse !== undefined) throw new ManagerMisused(misuse);
   }
 
   private async finish<T>(timeoutMs: number, work: Work<T>): Promise<T> {
-    const end = setTimeout(() => void this.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
-    begun(this.runner);
+    const end = setTimeout(() => void this.end.destroy(), Math.min(timeoutMs + END_MS, MAX_TIMER_MS));
+    markBegun(this.runner);
     const putBack = inPlaceOfQuery(this.client, this.gate.query as PgClient['query']);
     try {
       const result = await this.unlessUnusable(work);
-      await this.commit();
+      await this.end.commit();
       return result;
     } catch (error) {
-      await this.rollback();
+      await this.end.rollback();
       throw error;
     } finally {
       clearTimeout(end);
-      over(this.runner);
+      markEnded(this.runner);
       putBack();
-      // What a plain SET has changed would hold for whoever gets the connection next, a claim or another tenant's request.
-      if (this.gate.changesSession) await this.destroy();
+      // A plain SET would hold for the next user of the connection, a claim or another tenant's request.
+      if (this.gate.changesSession) await this.end.destroy();
     }
   }
 
@@ -179,22 +166,22 @@ export class UserTransaction {
    * transaction has failed or is over
    */
   async asUser<T>(code: () => Promise<T> | T, signal?: AbortSignal): Promise<T> {
-    // Time that went into waiting for a connection counts: code that nobody waits for is not started.
+    // The wait for a connection counts too. Code is not started once its caller has given up.
     signal?.throwIfAborted();
     const call: Call = { ofUser: true };
     const depth = nestingOf(this.runner);
     try {
       const result = await this.gate.run(call, code, signal);
-      // Closed in the same turn: between the two a query would be sent that nobody looks at.
+      // Closed in the same turn, so that no query is sent in between without a check.
       if (call.fault !== undefined) throw call.fault;
-      const fault = this.stillRunning() ?? (await this.faultTold(call, depth));
+      const fault = this.stillRunning() ?? (await this.awaitFault(call, depth));
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
-      this.gate.hasFailed(call, signal?.aborted === true);
-      // A query that still runs would hold the ROLLBACK back, and may be the one that hangs; code that was given up on may have
-      // the client itself in its hands.
-      if (this.gate.isBusy || signal?.aborted === true) await this.destroy();
+      this.gate.fail(call, signal?.aborted === true);
+      // A query that still runs would delay the ROLLBACK, and may be the one that hangs. Code that was given up may still hold the client
+      // itself.
+      if (this.gate.isBusy || signal?.aborted === true) await this.end.destroy();
       throw call.fault ?? error;
     } finally {
       this.gate.close(call);
@@ -209,10 +196,10 @@ export class UserTransaction {
   }
 
   /**
-   * pg tells of a failed query before the server has told the transaction's state: until then pg shows the state before that query. An
-   * empty query is answered after it, also in a transaction that has failed.
+   * pg reports a failed query before the server has sent the transaction's state. Until then pg shows the state before that query. An empty
+   * query is answered after it, also in a transaction that has failed.
    */
-  private async faultTold(call: Call, depth: number): Promise<string | undefined> {
+  private async awaitFault(call: Call, depth: number): Promise<string | undefined> {
     if (this.gate.hasRefused) {
       // Before the wait: a query that comes meanwhile is not sent.
       this.gate.close(call);
@@ -230,7 +217,7 @@ export class UserTransaction {
     return `a manager.transaction() was still running when the handler ended: ${REMEDY}`;
   }
 
-  /** A statement of ours, whatever the gate. */
+  /** Sends a statement of ours past the gate. */
   async query(sql: string, parameters?: readonly unknown[]): Promise<Record<string, unknown>[]> {
     await this.lazy.begin();
     return (await this.passThrough(sql, parameters)).rows;
@@ -251,58 +238,7 @@ export class UserTransaction {
    * fail, so that nothing is committed.
    */
   commitWith(last: LastStatements): void {
-    this.last = last;
-  }
-
-  private async commit(): Promise<void> {
-    const { statements = [] } = this.last ?? {};
-    await this.lazy.opening;
-    const begin = this.lazy.isOpen ? [] : this.lazy.statements;
-    // Nothing was begun, and nothing is to be done.
-    if (begin.length > 0 && statements.length === 0) return;
-    let answers: PgResult[];
-    try {
-      answers = await this.send([...begin, ...statements, { sql: 'COMMIT' }]);
-    } catch (error) {
-      const refusal = this.last?.refusal(error);
-      if (refusal !== undefined) throw refusal;
-      // An answer all the same, and no doubt about the end: a deferred constraint, for one.
-      if (sqlStateOf(error) !== undefined && !isServerUnusable(error)) throw error;
-      await this.destroy();
-      throw new NotCommitted(true, 'the connection broke during COMMIT', { cause: error });
-    }
-    const answer = answers.at(-1);
-    if (answer?.command !== 'COMMIT') {
-      // PostgreSQL answers ROLLBACK to the COMMIT of an aborted transaction, without an error.
-      await this.destroy();
-      throw new NotCommitted(false, `COMMIT was answered ${answer?.command}: ${this.gate.swallowed}`);
-    }
-    this.last?.answered?.(answers.slice(begin.length));
-  }
-
-  /** Where the COMMIT is somebody else's. */
-  private async sendLast(): Promise<readonly PgResult[]> {
-    const { statements = [], refusal } = this.last ?? {};
-    if (statements.length === 0) return [];
-    try {
-      return await this.send(statements);
-    } catch (error) {
-      throw refusal?.(error) ?? error;
-    }
-  }
-
-  private send(statements: readonly Statement[]): Promise<PgResult[]> {
-    this.sent = true;
-    return inOneMessage(this.client, dataSourceOf(this.runner.manager), statements, this.passThrough);
-  }
-
-  private async rollback(): Promise<void> {
-    if (this.destroyed) return;
-    try {
-      if (this.lazy.opening !== undefined || this.sent) await this.passThrough('ROLLBACK');
-    } catch {
-      await this.destroy();
-    }
+    this.end.last = last;
   }
 
   /** When everything has been answered, the hooks of subscribers included. */
@@ -313,14 +249,9 @@ export class UserTransaction {
     return () => this.takeBack();
   }
 
-  private async destroy(): Promise<void> {
-    this.destroyed = true;
-    await destroyConnection(this.runner);
-  }
-
   /**
-   * After the release. TypeORM throws at whoever still calls the manager; of code that nobody awaits, that would end the process
-   * as an unhandled rejection. Such calls come to the gate instead, and never to the connection, which is another's by now.
+   * After the release TypeORM throws when code still uses the manager. If no code awaits it, that would end the process as an unhandled
+   * rejection. So such calls reach the gate instead, and never the connection, which has another user by now.
    */
   private takeBack(): void {
     Object.assign(this.runner, { isReleased: false, databaseConnection: { query: this.gate.query } });

@@ -14,8 +14,8 @@ export function dataSourceProvider(name: string | undefined): FactoryProvider<Da
 }
 
 /**
- * Those that speak to PostgreSQL by another driver, or to what calls itself compatible, would boot and then answer 503: CockroachDB has
- * no LISTEN and no advisory locks, and Aurora's Data API no connection that a transaction could be pinned to.
+ * Refuses other drivers and databases that only resemble PostgreSQL. They would boot and then answer 503. CockroachDB has no LISTEN and no
+ * advisory locks, and Aurora's Data API has no connection to which a transaction could be pinned.
  */
 function onlyPostgres(dataSource: DataSource): DataSource {
   const { type } = dataSource.options;

@@ -1,15 +1,15 @@
 import type { DataSource } from 'typeorm';
 import { ConfigurationError } from '../../core/errors.js';
-import { poolSize } from '../postgres/pool-size.js';
+import { poolSize } from '../postgres/connection.js';
 
 const LOCK = 'nestjs-webhook-inbox:migrate';
 /** By name, since an application may list a copy or a subclass of its own. */
 const OURS = /^WebhookInbox(?:_.+_)?\d+$/;
 
 /**
- * Runs the pending migrations of the DataSource, safely when several instances start at once: TypeORM's own runner creates its
- * `migrations` table before any migration could take a lock, and all but one instance would die there. The lock is held by an open
- * transaction, since a session's lock breaks behind a pooler; the pool needs two connections.
+ * Runs the pending migrations of the DataSource, safely when several instances start at once. TypeORM's own runner creates its `migrations`
+ * table before any migration could take a lock, and all but one instance would fail there. The lock is held by an open transaction, since a
+ * session's lock breaks behind a pooler. The pool needs two connections.
  * @returns the names of the migrations that ran
  * @throws ConfigurationError when the DataSource does not list the package's migrations, or has one connection
  */

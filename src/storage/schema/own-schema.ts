@@ -50,7 +50,7 @@ export function channelOf(dataSource: DataSource): string {
   return own(dataSource).channel;
 }
 
-/** What an advisory lock is taken on: they are the database's, and another schema's work is another service's. */
+/** The name for an advisory lock. Advisory locks belong to the database, and another schema's work belongs to another service. */
 export function lockName(dataSource: DataSource, what: string): string {
   return `webhook-inbox:${own(dataSource).name}:${what}`;
 }
@@ -72,7 +72,7 @@ export function inSchema(schema: string, sql: string): string {
   return sql.replaceAll(OWN_NAME, (name) => `${quoted(schema)}.${name}`);
 }
 
-/** An identifier as PostgreSQL reads it, whatever is in it. */
+/** An identifier as PostgreSQL reads it, with any characters. */
 export function quoted(identifier: string): string {
   return `"${identifier.replaceAll('"', '""')}"`;
 }

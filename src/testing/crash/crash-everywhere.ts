@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { INestApplicationContext } from '@nestjs/common';
 import { InputRefused } from '../../core/errors.js';
-import { limited } from '../../core/time/within.js';
+import { withTimeLimit } from '../../core/time/waits.js';
 import { Replays } from '../../operator/replay/replays.js';
 import { TestKitStore } from '../../storage/testing/test-kit.store.js';
 import { runDue } from '../due-work.js';
@@ -29,7 +29,7 @@ export interface CrashOptions {
 export interface CrashFault {
   /** Such as 'a crash after commit 1'. */
   readonly step: string;
-  /** What differs, one sentence each. */
+  /** The differences, one sentence each. */
   readonly problems: readonly string[];
 }
 
@@ -55,14 +55,13 @@ const POLL_MS = 10;
 const MAX_DUE_MS = 10_000;
 
 /**
- * Handles an event again and again, and lets the application crash at another place each time: before and after each query of the
- * handler, each enqueue, each commit, and each call of an effect. A crash destroys the connections of the instance, whose code does
+ * Handles an event again and again, and lets the application crash at another place each time. The places are before and after each query
+ * of the handler, each enqueue, each commit, and each call of an effect. A crash destroys the connections of the instance, whose code does
  * not go on. A new instance recovers. Each time, the event must leave the rows and the effects that it leaves without a crash. It must
- * leave them too when it is delivered again, and when it is replayed.
- *
- * Call it on a database that only the test uses. It waits for nothing but the application.
+ * leave them too when it is delivered again, and when it is replayed. Call it on a database that only the test uses. It waits for nothing
+ * but the application.
  * @param createApp makes an instance with a DataSource of its own, and calls `init()`
- * @throws CrashFaults which names the steps, and what differs
+ * @throws CrashFaults with the steps and their differences
  * @throws InputRefused when no handler takes the event, or when `createApp` gives an instance twice
  */
 export async function crashEverywhere(
@@ -159,7 +158,11 @@ class Trials {
     const app = await this.running();
     const before = await snapshot(app.manager);
     this.forget();
-    await limited(work(app, id, before), this.options.stepMs ?? 30_000, `crashEverywhere(), step '${step}',`);
+    await withTimeLimit(
+      work(app, id, before),
+      this.options.stepMs ?? 30_000,
+      `crashEverywhere(), step '${step}',`,
+    );
     return { id, before, outcome: await this.outcome(id, before) };
   }
 
@@ -177,7 +180,7 @@ class Trials {
   ): Promise<void> {
     this.plan.arm();
     const app = await this.running();
-    await limited(
+    await withTimeLimit(
       work(app).then(() => this.finish(app, before)),
       this.options.stepMs ?? 30_000,
       `crashEverywhere(), step '${step}',`,

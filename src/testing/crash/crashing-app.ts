@@ -2,14 +2,14 @@ import type { INestApplicationContext } from '@nestjs/common';
 import type { DataSource, EntityManager } from 'typeorm';
 import { Instance } from '../../core/instance.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
-import { within } from '../../core/time/within.js';
+import { endsWithin } from '../../core/time/waits.js';
 import { Rounds } from '../../outbox/relay/rounds.js';
 import { registryOf, wrapWork } from '../wrapped-work.js';
 import type { CrashPlan } from './crash-plan.js';
 import { running, type Running } from './outside-calls.js';
 import { never, WatchedConnections } from './watched-connections.js';
 
-/** How long the close of an application may take that has crashed: what hangs in it has no end. */
+/** How long the close of a crashed application may take. Its hanging code never ends. */
 const CLOSE_MS = 2_000;
 
 /** A call of an effect's method. */
@@ -74,7 +74,7 @@ export class CrashingApp {
       .get(Rounds)
       .finish(0)
       .then(() => this.app.close());
-    await within(
+    await endsWithin(
       closed.catch(() => undefined),
       CLOSE_MS,
     );

@@ -16,7 +16,7 @@ export function varyingColumns(one: Outcome, other: Outcome): Columns {
   return varying;
 }
 
-/** What is not as without a crash, in words. */
+/** The differences from a trial without a crash, in words. */
 export function differences(expected: Outcome, found: Outcome, varying: Columns): string[] {
   return [
     ...found.unfinished,

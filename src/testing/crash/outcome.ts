@@ -6,14 +6,14 @@ import type { OutsideCall } from './outside-calls.js';
 /** A row of a table, its columns as JSON. */
 type Row = Readonly<Record<string, string>>;
 
-/** What is in the database. */
+/** The content of the database. */
 export interface Snapshot {
   /** Rows as JSON, by table. */
   readonly tables: ReadonlyMap<string, readonly string[]>;
   readonly outbox: readonly KitRow[];
 }
 
-/** What one event has done, with its id taken out. */
+/** The effects of one event, with its id taken out. */
 export interface Outcome {
   /** Rows that are new or changed, by table. */
   readonly rows: ReadonlyMap<string, readonly Row[]>;
@@ -29,7 +29,7 @@ export interface Outcome {
   readonly handlers: readonly KitRow[];
 }
 
-/** What was seen during a trial, besides the database. */
+/** Observations during a trial, besides the database. */
 export interface Seen {
   readonly effects: readonly CalledEffect[];
   readonly calls: readonly OutsideCall[];

@@ -8,7 +8,7 @@ export interface Running {
   readonly name: string;
   /** The idempotency key of an effect. */
   readonly key?: string;
-  /** Whether its application has crashed: what it does after that is nobody's. */
+  /** Whether its application has crashed. Its later calls do not count. */
   isDead(): boolean;
 }
 
@@ -19,7 +19,7 @@ export interface OutsideCall {
   readonly by: Running;
   /** Method and URL. */
   readonly line: string;
-  /** What its idempotency key is; undefined when it has none. */
+  /** The idempotency key. Undefined when there is none. */
   readonly key: string | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface OutsideCall {
 const SAFE = /^(GET|HEAD|OPTIONS|TRACE)$/;
 const KEY_HEADER = /idempot|dedup|request-?id/i;
 
-/** Sees the HTTP requests of the process where Node tells of them. It changes none. */
+/** Observes the HTTP requests of the process by Node's diagnostics channels. It changes none. */
 export class OutsideCalls {
   private readonly seen: OutsideCall[] = [];
 

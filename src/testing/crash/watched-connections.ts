@@ -38,7 +38,9 @@ export class WatchedConnections {
   private readonly releases = new Set<Release>();
   /** Connections whose transaction is that of a handler's run. */
   private readonly ofHandlers = new WeakSet<PgClient>();
-  /** What fails at the end: code of the package that waits, so that the application can be closed. The user's code waits for ever. */
+  /**
+   * Rejections for code of the package that waits, called at the end so that the application can be closed. The user's code waits for ever.
+   */
   private readonly waiting: ((error: Error) => void)[] = [];
   private isDead = false;
   private isOver = false;
@@ -124,7 +126,7 @@ export class WatchedConnections {
     );
   }
 
-  /** It tells of its end by its callback. */
+  /** The message reports its end by its callback. */
   private message(client: PgClient, message: OneMessage, send: () => unknown): unknown {
     const ofUser = message.query !== undefined && insideUserCode();
     const ours = message.statements.map(({ sql }) => this.pass(client, sql, false));

@@ -22,7 +22,7 @@ const die = () => process.kill(process.pid, 'SIGKILL');
 class Grants {
   @OnWebhook('awardee', '*', { name: 'grant' })
   async grant(event: WebhookEvent, { manager, enqueue, attempt }: HandlerContext) {
-    await record(manager, event);
+    await record(event, { manager });
     await enqueue('print', { event: event.eventId, type: event.type });
     if (event.type === 'dies.in-handler' && attempt === 1) die();
   }

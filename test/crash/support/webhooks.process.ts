@@ -33,7 +33,7 @@ class Sender {
 class Receiver {
   @OnWebhook('sender', '*', { name: 'receive', retry })
   receive(event: WebhookEvent, { manager }: HandlerContext) {
-    return record(manager, event);
+    return record(event, { manager });
   }
 }
 

@@ -11,7 +11,7 @@ import { JobRunner } from '../../../src/outbox/relay/job.runner.js';
 import { PausedNames } from '../../../src/outbox/relay/paused-names.js';
 import { until } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
-import { Solos } from '../../../src/outbox/relay/solo.js';
+import { Solos } from '../../../src/outbox/slots/solo.js';
 import { awardeeSource, clear, record, startInbox, type TestInbox } from '../support/inbox.js';
 import { EVENTS, MAX_ATTEMPTS, UNITS, type End, type Outcome } from './inbox.model.js';
 import type { Call, Seen } from './round.model.js';

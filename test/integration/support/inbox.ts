@@ -1,7 +1,6 @@
 import { Injectable, type INestApplication, type Type } from '@nestjs/common';
 import { DataSource } from 'typeorm';
 import {
-  hmac,
   Inbox,
   OnEffect,
   OnWebhook,
@@ -19,10 +18,15 @@ import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
 import { DeskKeeper } from '../../../src/operator/desk.keeper.js';
 import { RelayLoop } from '../../../src/outbox/relay/relay.loop.js';
 import { Rounds } from '../../../src/outbox/relay/rounds.js';
-import { createApplication, until, type ApplicationSetup } from '../../support/application.js';
+import { createApplication, IDLE_LOOP, until, type ApplicationSetup } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
-import { AWARDEE_SECRET, awardee } from '../../support/signing.js';
+import { awardee } from '../../support/signing.js';
+import { awardeeSource } from '../../support/sources.js';
+import type { OutboxRow } from '../../support/tables.js';
 import { poolOf, expectNoLeak } from './pool.js';
+
+export { awardeeSource } from '../../support/sources.js';
+export { INSERT_RECORD, record, type OutboxRow } from '../../support/tables.js';
 
 /** An application around the module, its database, and what the tests do with them. */
 export interface TestInbox {
@@ -50,43 +54,12 @@ export interface TestInbox {
   stop(): Promise<void>;
 }
 
-export interface OutboxRow {
-  readonly id: string;
-  readonly parent_id: string | null;
-  readonly kind: 'handler' | 'effect';
-  readonly state: string;
-  readonly name: string;
-  readonly key: string;
-  readonly event_id: string | null;
-  readonly attempt: number;
-  readonly attempt_base: number;
-  readonly lost: number;
-  readonly leased_by: string | null;
-  readonly reason: string | null;
-  readonly error: string | null;
-  readonly due_at: Date;
-  readonly lease_until: Date | null;
-  readonly created_at: Date;
-  readonly settled_at: Date | null;
-}
-
 export interface InboxSetup extends Partial<Omit<ApplicationSetup, 'webhooks'>> {
   readonly webhooks?: Partial<ApplicationSetup['webhooks']>;
   /** Whether the relay runs by itself. @default false: the test calls `tick()` */
   readonly loop?: boolean;
   /** A database that the test has made and drops itself. */
   readonly database?: TestDatabase;
-}
-
-/** The configured source, as in part A of the requirements. */
-export function awardeeSource(options: Partial<Parameters<typeof hmac>[0]> = {}) {
-  return hmac({
-    secrets: [AWARDEE_SECRET],
-    signatureHeader: 'X-Awardee-Signature',
-    idHeader: 'X-Awardee-Delivery',
-    typeHeader: 'X-Awardee-Event',
-    ...options,
-  });
 }
 
 export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
@@ -110,7 +83,7 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     },
     override: (builder) => {
       const base = setup.override?.(builder) ?? builder;
-      return setup.loop === true ? base : base.overrideProvider(RelayLoop).useValue(NO_LOOP);
+      return setup.loop === true ? base : base.overrideProvider(RelayLoop).useValue(IDLE_LOOP);
     },
   });
   const relay = app.get(OutboxRelay);
@@ -167,12 +140,6 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
   };
 }
 
-const NO_LOOP: Pick<RelayLoop, 'start' | 'stopLeasing' | 'finish'> = {
-  start: () => undefined,
-  stopLeasing: () => undefined,
-  finish: async () => undefined,
-};
-
 /** What the methods of `scripted` do; a test sets them, and may change them between attempts. */
 export interface Script {
   handle: (event: WebhookEvent, context: HandlerContext) => unknown;
@@ -218,14 +185,3 @@ export async function clear(database: TestDatabase): Promise<void> {
       }),
   );
 }
-
-/** The business record of an event, written as a handler should: through the manager of its run. */
-export async function record(
-  event: WebhookEvent,
-  { manager }: Pick<HandlerContext, 'manager'>,
-): Promise<void> {
-  await manager.query(INSERT_RECORD, [event.source, event.eventId, event.type]);
-}
-
-export const INSERT_RECORD = `INSERT INTO received_event (source, event_id, event_type) VALUES ($1, $2, $3)
-  ON CONFLICT (source, event_id) DO UPDATE SET applied_count = received_event.applied_count + 1`;

@@ -165,7 +165,7 @@ export class OrderedWork {
   async batched(events: readonly BatchEvent<Ordered>[], context: BatchContext) {
     await logged('batched', events[0]!.payload, 1, async () => {
       const backwards = process.env.RENAMED === '1';
-      for (const event of backwards ? events.toReversed() : events) await record(context.manager, event);
+      for (const event of backwards ? events.toReversed() : events) await record(event, context);
     });
   }
 

@@ -62,7 +62,7 @@ export const AREAS: readonly Area[] = [
     files: 'src/storage/outbox',
     kinds: SQL,
     specs: [
-      ...integration('lease', 'relay', 'rounds', 'places', 'model', 'woken-names'),
+      ...integration('lease', 'relay', 'rounds', 'slots', 'model', 'woken-names'),
       ...e2e('provider-retries'),
     ],
   },
@@ -127,12 +127,17 @@ export const AREAS: readonly Area[] = [
     kinds: { refusals: true, comparisons: true },
     specs: integration('replay', 'forward', 'new-effects'),
   },
-  { files: 'src/outbox/takeover/', kinds: TIMES, specs: [...unit('lookout'), 'test/crash/takeover.spec.ts'] },
+  {
+    files: 'src/outbox/takeover/',
+    kinds: TIMES,
+    specs: [...unit('lock-watch'), 'test/crash/takeover.spec.ts'],
+  },
   {
     files: 'src/outbox/relay/',
     kinds: TIMES,
-    specs: integration('rounds', 'relay', 'solo', 'places', 'woken-names'),
+    specs: integration('rounds', 'relay', 'solo', 'slots', 'woken-names'),
   },
+  { files: 'src/outbox/slots/', kinds: TIMES, specs: integration('slots', 'solo') },
   {
     files: 'src/outbox/runs/',
     kinds: TIMES,
@@ -141,7 +146,11 @@ export const AREAS: readonly Area[] = [
   { files: 'src/outbox/enqueue/', kinds: TIMES, specs: integration('effects') },
   { files: 'src/outbox/wake/', kinds: TIMES, specs: [...unit('wake-payload'), ...integration('wake-up')] },
   { files: 'src/core/options/retry', kinds: TIMES, specs: integration('failures') },
-  { files: 'src/core/time/', kinds: TIMES, specs: [...unit('hysteresis', 'zoned-time'), ...integration('telemetry')] },
+  {
+    files: 'src/core/time/',
+    kinds: TIMES,
+    specs: [...unit('hysteresis', 'zoned-time'), ...integration('telemetry')],
+  },
   {
     files: 'src/http/body/',
     kinds: TIMES,

@@ -1,0 +1,52 @@
+import { setTimeout as timeout } from 'node:timers/promises';
+import { MAX_TIMER_MS } from '../options/duration.js';
+
+/** Waits; less when the signal fires. */
+export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  await timeout(ms, undefined, { signal }).catch(() => undefined);
+}
+
+/** Why something was aborted, where an error only says that it was: Node's timers throw an AbortError with the reason beneath. */
+export function abortReason(error: unknown): unknown {
+  const { name, cause } = Object(error) as Partial<Error>;
+  return name === 'AbortError' ? (cause ?? error) : error;
+}
+
+/** The value of `work`, or the signal's reason as soon as it fires; `work` itself goes on, and its end is ignored. */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  // A failure after the signal has fired has no catch. Unhandled, it would end the process.
+  work.catch(() => undefined);
+  signal.throwIfAborted();
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop!);
+  }
+}
+
+/**
+ * Awaits `work`. Late work goes on all the same.
+ * @throws Error when it has not ended within `ms` milliseconds
+ */
+export async function withTimeLimit<T>(work: Promise<T>, ms: number, what: string): Promise<T> {
+  if (await endsWithin(work, ms)) return work;
+  throw new Error(`${what} did not end within ${ms} ms`);
+}
+
+/** Whether `work` ends within `ms` milliseconds; it goes on all the same. Throws what it throws in that time. */
+export async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), Math.min(ms, MAX_TIMER_MS));
+  });
+  try {
+    return await Promise.race([work.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,2 @@
+// Read by `createApplication`.
+process.env.HAND_OFF = 'off';
