@@ -4,7 +4,7 @@ import { storable } from '../core/event.js';
 import { DESTINATION_STATES, type DestinationState } from './destination.store.js';
 import { query } from './schema/own-schema.js';
 
-/** What a pause stops. */
+/** A pause stops all of a source, or one handler, or one effect. */
 export type PauseKind = 'source' | 'handler' | 'effect';
 
 /** A pause, with the person and the reason. */
