@@ -117,6 +117,7 @@ export class Pauses {
    * Of a handler or an effect the first name, which every version knows: a renaming ends no pause. A name that is unknown here may be
    * another instance's: to the command line, which may have the tables alone, all are.
    * @throws WebhookInboxError UNKNOWN_SOURCE, UNKNOWN_HANDLER, UNKNOWN_EFFECT
+   * @internal
    */
   async known(kind: PauseKind, name: string): Promise<string> {
     const work = this.work(kind, name);
