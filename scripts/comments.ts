@@ -6,10 +6,6 @@ import { sentenceFaults, type Turn } from './prose.js';
 /** Turns of phrase that only comments are held to: readers of code have no context around them. */
 const TURNS: readonly Turn[] = [[/\bsomebody\b/i, 'name the process, the person or the code']];
 
-/** Turns that pages may not have, and comments still have. Take one out here when src is free of it. */
-const STILL_USED =
-  /^'(?:what (?:came|comes|goes|runs|waits|waited|was)|(?:is|are|that) none|told of|(?:can|could)\w*(?: not)? be had)'/i;
-
 /** The files whose comments are checked. */
 export function commentedFiles(): string[] {
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' });
@@ -21,7 +17,6 @@ export function commentFaults(file: string, text: string): string[] {
   return commentsOf(text).flatMap(({ at, prose }) =>
     paragraphs(prose)
       .flatMap((paragraph) => sentenceFaults(paragraph, TURNS))
-      .filter((fault) => !STILL_USED.test(fault))
       .map((fault) => `${file}:${lineAt(text, at)}: ${fault}`),
   );
 }

@@ -28,7 +28,7 @@ export const TURNS: readonly Turn[] = [
     /\b(?:can(?:not)?|could(?: not)?) be had\b/i,
     "say what failed: 'is not available', 'could not be loaded'",
   ],
-  [/\b(?:is|are|that) none\b/i, "say what it is: 'without a valid Date'"],
+  [/(?<!\bthere )\b(?:is|are|that) none\b/i, "say what it is: 'without a valid Date'"],
   [/\bunset is\b/i, 'say what happens when the variable is not set'],
   [/\b(?:is|are|be) told\b/i, 'say who receives what: the alert fires, the provider gets 200'],
   [/^Told\b/, 'give the sentence a subject: the alert fires once'],

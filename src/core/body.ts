@@ -13,7 +13,7 @@ export class BodyReader {
     return this.parsed.value;
   }
 
-  /** Whether it begins as JSON and is none: cut off on its way, or written wrongly. Forms and XML begin otherwise. */
+  /** Whether it begins as JSON and does not parse: cut off on its way, or written wrongly. Forms and XML begin otherwise. */
   get isBrokenJson(): boolean {
     return this.json() === undefined && /^[\s\uFEFF]*[[{]/.test(this.bytes.toString('utf8', 0, 100));
   }

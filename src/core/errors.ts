@@ -52,8 +52,8 @@ export class PermanentError extends WebhookInboxError {
 }
 
 /**
- * Thrown by a handler or an effect: try again, but not before `delay` has passed: milliseconds, or text such as '30s'. A delay that is
- * none leaves the pause to `retry`: to throw another error here would hide that nothing was done.
+ * Thrown by a handler or an effect: try again, but not before `delay` has passed: milliseconds, or text such as '30s'. An invalid delay
+ * leaves the pause to `retry`: another error here would hide that nothing was done.
  */
 export class RetryAfter extends WebhookInboxError {
   readonly delayMs: number;

@@ -30,7 +30,7 @@ export interface WebhookEvent<TPayload = unknown> extends EventKey {
   readonly occurredAt?: Date;
   /** When the first delivery arrived, by the database's clock. */
   readonly receivedAt: Date;
-  /** The body, parsed; see `rawBody` for what was signed. */
+  /** The body, parsed. The signed bytes are in `rawBody`. */
   readonly payload: TPayload;
   /** The exact bytes that arrived. */
   readonly rawBody: Buffer;

@@ -72,7 +72,7 @@ export interface Provider {
   parse?(bytes: Buffer, contentType: string | undefined): unknown;
 
   /**
-   * Answers a challenge of the vendor, verified where the vendor signs it. Undefined when the request is none. `verified` says whether
+   * Answers a challenge of the vendor, verified where the vendor signs it. Undefined for any other request. `verified` says whether
    * `verify` accepted it. Then the first of `secrets` is the one that signed it. Anyone can send a challenge, so `verify` must refuse
    * everything that this answer signs.
    * @throws SignatureRejection

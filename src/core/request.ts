@@ -9,7 +9,7 @@ export interface WebhookRequest {
   /** The exact bytes that arrived, after an accepted Content-Encoding was undone. */
   readonly rawBody: Buffer;
   /**
-   * Keeps the bytes counted in the byte budget until `work` has ended, also where the answer comes before. Set for what came over
+   * Keeps the bytes counted in the byte budget until `work` has ended, also where the answer comes before. Set for requests that came over
    * HTTP.
    */
   readonly during?: <T>(work: Promise<T>) => Promise<T>;
@@ -31,7 +31,7 @@ export function printableEncoding(value: string): string {
   return KNOWN_ENCODINGS.has(name) ? `'${name}'` : 'of another name';
 }
 
-/** A content type for a person: without parameters, and nothing where it is none. */
+/** A content type for a person: without parameters, and empty for a malformed one. */
 export function printableType(value: string | undefined): string {
   return /^[a-z]{1,20}\/[\w.+-]{1,60}/i.exec(value?.trim() ?? '')?.[0] ?? '';
 }

@@ -93,7 +93,7 @@ export const QUERY = {
   }),
 } as const;
 
-/** @throws InputRefused naming what was expected */
+/** @throws InputRefused naming the expected form */
 export function read<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;

@@ -21,7 +21,7 @@ export function crossSiteFault(request: HeadersOf): string | undefined {
     return site === 'same-origin' ? undefined : `a request from ${headOf(site, 20)} is refused`;
   const origin = one(request, 'origin');
   if (origin === undefined) return undefined;
-  // HTTP/2 has the host under another name. Without one, an origin that is none ('null') is not the same.
+  // HTTP/2 has the host under another name. Without one, the origin 'null' is not the same.
   const host = one(request, 'host') ?? one(request, ':authority');
   const isOwn = host !== undefined && hostOf(origin) === host;
   return isOwn ? undefined : 'a request from another origin is refused';

@@ -62,7 +62,7 @@ export class WebhookRoutes {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
   ) {}
 
-  /** The route that serves this request; undefined when it is none of ours, or its source is not configured. */
+  /** The route that serves this request; undefined when the path is not ours, or its source is not configured. */
   find(method: string, url: string): FoundRoute | undefined {
     const known = this.known.get(`${method} ${url}`);
     if (known !== undefined) return known;

@@ -35,7 +35,7 @@ export class Admission {
 
   /**
    * While too much is pending, known events only. Their redeliveries add no row, and under `retries: 'provider'` nothing else works
-   * off what waits.
+   * off the waiting rows.
    */
   async admit(events: readonly IncomingEvent[]): Promise<readonly IncomingEvent[]> {
     if (!(await this.isFull())) return events;

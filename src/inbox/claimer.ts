@@ -114,7 +114,7 @@ export class Claimer {
   }
 
   /**
-   * Claims each event once, and says for each delivery what came of it: for any number of deliveries one insert, and one statement for
+   * Claims each event once, and returns a result for each delivery: for any number of deliveries one insert, and one statement for
    * those whose events were known.
    */
   private async claimDeliveries(

@@ -18,7 +18,7 @@ import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.j
 import type { Decider } from '../core/decider.js';
 import { RelayStore } from '../storage/relay.store.js';
 
-/** For how long a pause waits for a lease that may have been decided on before it, and for what was leased ahead to be given back. */
+/** For how long a pause waits for a lease that may have been decided on before it, and for prefetched rows to be given back. */
 const LEASE_MS = 1_000;
 
 const UNKNOWN = {

@@ -38,7 +38,7 @@ export type HealthResult<K extends string = string> = Readonly<
 
 /**
  * Health of the module, in the shape that @nestjs/terminus takes: `health.check([() => webhooks.readiness()])`. Backlog and dead letters
- * are the whole fleet's: with a threshold for them all instances leave the load balancer together, so that none is set unless asked for.
+ * are the whole fleet's: with a threshold for them all instances leave the load balancer together, so it has no default.
  */
 @Injectable()
 export class WebhookHealth {

@@ -4,7 +4,7 @@ import type { WebhookRequest } from '../core/request.js';
 import type { VerifiedSignature } from './verification.js';
 
 /**
- * The answer to a challenge of the vendor, or undefined when the request is none.
+ * The answer to a challenge of the vendor, or undefined for any other request.
  * @param signature the result of `verifySignature`; undefined when it refused the request
  * @throws SignatureRejection, and the error of a handshake of the application
  */

@@ -68,7 +68,7 @@ export const CLAIM = `
   ), ${OWED_MANY}
   SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
 
-/** The same for events whose ids are signed, so that none is suspected. It reads no other claims. Values as above. */
+/** The same for events whose ids are signed, so nothing is suspected. It reads no other claims. Values as above. */
 export const CLAIM_SIGNED = `
   WITH input AS (
     SELECT i.*, false AS known${EVENTS}

@@ -14,7 +14,7 @@ export interface Lease {
 /** How to treat new effects of a handler that was done for its event before. */
 export type NewEffects = 'refuse' | 'allow';
 
-/** A run of what was done once. */
+/** A run of a row that was done once. */
 export interface Rerun {
   /** The state that the row had before. */
   readonly from: 'done' | 'superseded' | 'dead';

@@ -57,8 +57,8 @@ const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.lease_unti
 
 /**
  * The lease of up to `limit` rows.
- * A share is what slots are divided among: a source, or an effect. Each gets its first row before any gets its second, so that none
- * starves, and none gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and
+ * A share is what slots are divided among: a source, or an effect. Each gets its first row before any gets its second, so no share
+ * starves or gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and
  * lease far more than the limit. The state is a literal: with a parameter a generic plan cannot use the partial index. The limit is
  * one too, rounded up: a tenth of the table is what a generic plan takes a parameter for, and it reads tables from end to end then.
  */

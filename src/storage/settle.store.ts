@@ -38,7 +38,7 @@ export type FailedSettle =
   | { readonly state: 'dead'; readonly reason: DeadReason }
   | { readonly state: 'parked'; readonly reason: ParkedReason };
 
-/** How runs end. Behind the fence: only while the lease is ours, but for what comes late. */
+/** How runs end. Behind the fence: only while the lease is ours, except for late results. */
 @Injectable()
 export class SettleStore {
   /** Settles a row as done, with its result as JSON. False when the lease is no longer ours. */

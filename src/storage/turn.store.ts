@@ -7,7 +7,7 @@ import { ADVANCE_TENANTS, GIVE_TURNS, PASS_TURN } from './turn.sql.js';
 
 /** Rows of one run one after the other. Two are one when both parts are. */
 export interface OrderKey {
-  /** The first name of the handler or effect: under a new one it still waits for what runs under the old. */
+  /** The first name of the handler or effect: under a new one it still waits for work under the old. */
   readonly name: string;
   readonly key: string;
 }

@@ -57,7 +57,7 @@ export async function drain(app: INestApplicationContext, maxMs = 10_000): Promi
  * Moves the clock of waiting work: retries and delayed effects come due sooner by this time. Call `runDue` after it. The clocks of
  * the database and of Node do not change.
  * @param time milliseconds, or text such as '5m'
- * @throws InputRefused for a time that is none
+ * @throws InputRefused for an invalid time
  */
 export async function advance(app: INestApplicationContext, time: Duration): Promise<void> {
   const ms = toMs(time);

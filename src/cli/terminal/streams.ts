@@ -2,7 +2,7 @@
 export interface Streams {
   readonly out: (text: string) => void;
   readonly error: (text: string) => void;
-  /** Columns of the terminal that `error` is; undefined where it is none. */
+  /** Columns of the terminal behind `error`; undefined without a terminal. */
   readonly columns: number | undefined;
 }
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { isHeard, type InboxLogger } from './inbox.logger.js';
 import { LogLine, MAX_VALUE, type Facts } from './log.js';
 
-/** This package's own files: the folder of its sources, or of what was built from them. A bundle has them in the application's. */
+/** This package's own files: the folder of its sources, or of its build. A bundle has them in the application's. */
 const OWN = ownFolder(import.meta.url);
 
 /** @param url of this module; undefined where a bundler has made CommonJS of it */

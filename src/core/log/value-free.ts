@@ -24,7 +24,7 @@ const CONDITIONS: Readonly<Record<string, string>> = {
 
 /**
  * Classes and codes whose messages the server words itself, about connections, locks, resources and names in the statement. All others
- * may quote what was sent: `invalid input syntax for type integer: "4242…"`.
+ * may quote a value: `invalid input syntax for type integer: "4242…"`.
  */
 const TOLD =
   /^(?:08|25|26|28|3D|40|53|54|55|57|58)|^(?:22012|42P01|42P02|42P05|42P07|42703|42704|42883|42501)$/;

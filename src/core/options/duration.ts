@@ -3,7 +3,7 @@ import ms from 'ms';
 /** Milliseconds, or text such as '250ms', '30s', '5m', '4h', '30d'. */
 export type Duration = number | string;
 
-/** Milliseconds of a duration, or undefined when it is none (unknown unit, NaN, negative, infinite). */
+/** Milliseconds of a duration, or undefined for another text or number (unknown unit, NaN, negative, infinite). */
 export function toMs(duration: Duration): number | undefined {
   const value = typeof duration === 'number' ? duration : textMs(duration);
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : undefined;

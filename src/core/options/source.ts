@@ -52,7 +52,7 @@ export interface SourcePolicies {
   /** Content-Encodings that are undone before verification. @default none: any encoding is answered 415 */
   readonly encodings?: readonly Encoding[];
   /**
-   * How long claims are kept, by arrival, or that and what goes sooner. An event that comes after its claim has gone is a new one.
+   * How long claims are kept, by arrival, or that and the parts that go sooner. An event that comes after its claim has gone is a new one.
    * @default '30d', or the provider's retry window + 1 d where that is longer
    */
   readonly retention?: Duration | SourceRetention;

@@ -119,7 +119,7 @@ export class BodyIntake {
     this.timer ??= this.tickLater();
   }
 
-  /** Ticks and not times: a process that stood still has not read what came meanwhile, and the sender is not to blame. */
+  /** Ticks and not times: a process that stood still has not read the bytes that came meanwhile, and the sender is not to blame. */
   private tickLater(): NodeJS.Timeout {
     const tickMs = this.options.bodyTimeoutMs / TICKS;
     const tick = () => {

@@ -94,7 +94,7 @@ export class Holding {
 
   /** Keeps the bytes counted until `work` has ended, also when the answer comes before. */
   during<T>(work: Promise<T>): Promise<T> {
-    // The host may begin with what was answered already.
+    // The host may begin with bodies that were answered already.
     if (!this.isCounted) this.enter();
     this.works += 1;
     const end = () => {

@@ -63,7 +63,7 @@ export function unpack(
     });
     unpacker.on('error', () => refuse(ANSWERS.unsupportedEncoding));
     unpacker.on('end', () => {
-      // The signature covers what was packed, and so nothing may follow it.
+      // The signature covers the packed bytes, and so nothing may follow them.
       const isAll = unpacker.bytesWritten === packed.length;
       resolve(isAll ? chunks.toBuffer() : ANSWERS.unsupportedEncoding);
     });

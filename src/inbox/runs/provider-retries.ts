@@ -53,7 +53,7 @@ export class ProviderRetries {
     else this.lifecycle.emit('duplicate', () => event);
   }
 
-  /** Runs what was taken and committed. */
+  /** Runs the rows that were taken, after their commit. */
   async runTaken(source: Source, taken: Taken): Promise<Verdict> {
     this.failures.reportExhausted(taken.exhausted);
     const runs = taken.leased.map((row) => this.run(source, row));

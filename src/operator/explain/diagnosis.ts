@@ -56,7 +56,7 @@ interface Case extends Rejected {
   readonly trials: Trials;
 }
 
-/** Explains a rejection by trying what would have made it right, and says what was tried and what was not. */
+/** Explains a rejection: tries changes that would have made it right, and names those tried and those not tried. */
 export async function diagnose(rejected: Rejected, source: Source, means: Means): Promise<Diagnosis> {
   const { reason, detail, request } = rejected;
   if (reason === 'outside-window') return { code: 'clock-skew', explanation: detail };

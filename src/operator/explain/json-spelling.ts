@@ -19,7 +19,7 @@ export function isDeeper(json: Buffer, depth: number): boolean {
   return false;
 }
 
-/** JSON as `JSON.stringify` writes it: at most six times as long. Undefined for what is none. */
+/** JSON as `JSON.stringify` writes it: at most six times as long. Undefined for other bytes. */
 export function compactJson(text: string): string | undefined {
   try {
     return JSON.stringify(JSON.parse(text));

@@ -13,7 +13,7 @@ export interface Trial {
 const OVERHEAD = 2_048;
 const MAX_NAMED = 6;
 
-/** Tries what would have made a rejected request right, within a budget, and knows what was tried and what was not. */
+/** Tries changes that would have made a rejected request right, within a budget. Knows those tried and those not tried. */
 export class Trials {
   private readonly tried: string[] = [];
   private readonly untried: string[] = [];

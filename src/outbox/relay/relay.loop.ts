@@ -82,7 +82,7 @@ export class RelayLoop {
     this.state = 'stopped';
   }
 
-  /** Waits for what runs, within the grace. */
+  /** Waits for running work, within the grace. */
   async finish(): Promise<void> {
     if (this.options.relay !== false) await this.rounds.finish(this.options.relay.graceMs);
     clearInterval(this.renewal);

@@ -63,7 +63,7 @@ export class Rounds {
     }
   }
 
-  /** Prolongs the leases of what runs; aborts a run whose lease is about to end, or was taken. */
+  /** Prolongs the leases of running work; aborts a run whose lease is about to end, or was taken. */
   async renew(): Promise<void> {
     // A row that has waited for a slot for so long may find one in another process. It is not awaited, so that leases are renewed
     // meanwhile.
@@ -150,13 +150,13 @@ export class Rounds {
     await endsWithin(ended, ABORT_MS);
   }
 
-  /** Something has been paused: waits for a lease that may have been decided on before it, and gives back what waits for a slot. */
+  /** Something has been paused: waits for a lease that may have been decided on before it, and gives back the rows that wait for a slot. */
   async givePausedBack(): Promise<void> {
     await this.leaser.waitForLease();
     await this.leaser.giveBackWaiting();
   }
 
-  /** Waits for what is being leased and for what runs now. */
+  /** Waits for leases under way and for running work. */
   async waitForRuns(): Promise<void> {
     await this.leaser.waitForLease();
     await Promise.all([...this.runner.jobs].map((job) => job.ended));

@@ -2,7 +2,7 @@ import { ConfigurationError } from '../../core/errors.js';
 import { isComposite, type DedupeKey } from './dedupe-key.js';
 
 /**
- * Refuses keys that are none (they may come from a JSON file), and those that would make different events one.
+ * Refuses values that are not keys (they may come from a JSON file), and those that would make different events one.
  * @throws ConfigurationError
  */
 export function checkDedupe(provider: string, key: DedupeKey, batched: boolean): void {

@@ -40,7 +40,7 @@ export class CertificateSource {
   /**
    * Whether the certificate at a URL made a signature.
    * @param verifies the check, with the certificate's key
-   * @throws SignatureRejection when the URL is not the vendor's, or the certificate cannot be had or used
+   * @throws SignatureRejection when the URL is not the vendor's, or the certificate could not be loaded or used
    */
   async verify(text: unknown, verifies: (key: KeyObject) => boolean): Promise<boolean> {
     const { href } = this.ownUrl(text);

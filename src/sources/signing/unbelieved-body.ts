@@ -90,7 +90,7 @@ function fieldOf<Name extends string>(
   return found === undefined ? undefined : [found, value];
 }
 
-/** A text, or a whole number as its digits. Other numbers are none that a vendor signs, and their digits would take a slow parser. */
+/** A text, or a whole number as its digits. No vendor signs other numbers, and their digits would take a slow parser. */
 export function signedTextAt(body: Pick<UnbelievedJson, 'at'>, path: string): string | undefined {
   const value = body.at(path);
   if (typeof value === 'string') return value;

@@ -12,7 +12,7 @@ import { PLACE } from '../turn.sql.js';
 /** A person's decision about an effect whose end is not known. */
 export type ParkedDecision = 'retry' | 'done' | 'dead';
 
-/** A row by the names that its facts have on a line of the log; '' is none. */
+/** A row by the names that its facts have on a line of the log; '' is no name. */
 export interface DecidedRow {
   readonly source: string;
   readonly tenant: string;

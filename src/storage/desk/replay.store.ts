@@ -38,7 +38,7 @@ export interface EventRow {
   readonly state: OutboxState;
   readonly attempt: number;
   readonly generation: number;
-  /** Null for what was never done before its present state. */
+  /** Null for a row that was never done before its present state. */
   readonly rerun: Rerun | null;
   readonly leased: boolean;
 }

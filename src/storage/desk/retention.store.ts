@@ -170,7 +170,7 @@ export class RetentionStore {
   }
 }
 
-/** Locks claims, then acts on them in a second statement: that one sees what was committed before the lock was given. */
+/** Locks claims, then acts on them in a second statement: that one sees all commits from before the lock was given. */
 async function pageOf(
   manager: EntityManager,
   [lock, act]: readonly [string, string],

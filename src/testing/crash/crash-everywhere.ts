@@ -216,7 +216,7 @@ class Trials {
     await this.handle(app, id, before);
   }
 
-  /** Runs what is due, and makes due what waits, until the event has come to its end or can go no further. */
+  /** Runs due work, and makes waiting work due, until the event has come to its end or can go no further. */
   private async finish(app: CrashingApp, before: Snapshot): Promise<void> {
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
       const { leased } = await runDue(app.app, MAX_DUE_MS);

@@ -77,7 +77,7 @@ export class WatchedConnections {
     return never();
   }
 
-  /** Gives the pool its connections back, and fails what waits, so that the application can be closed. */
+  /** Gives the pool its connections back, and fails waiting calls, so that the application can be closed. */
   end(): void {
     this.isOver = true;
     for (const fail of this.waiting) fail(closed());
