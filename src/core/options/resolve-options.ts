@@ -6,7 +6,8 @@ import { ConfigurationError } from '../errors.js';
 import { refuseMisplaced } from './misplaced-options.js';
 import type { ClaimsMode, OpenTransaction, RetentionOptions, WebhooksOptions } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
-import { atLeast, check, count, duration, fn, positiveDuration, schemaName } from './schema.js';
+import { fn } from './function-schema.js';
+import { atLeast, check, count, duration, positiveDuration, schemaName } from './schema.js';
 
 /** Retention times in milliseconds that hold for every source. */
 export interface RetentionAges {

@@ -4,7 +4,8 @@ import { toMs } from './duration.js';
 import { rateOf } from './rate.js';
 import type { Source } from './resolve-source.js';
 import type { RetryPolicy } from './retry.js';
-import { answering, check, count, duration, fn, positiveDuration } from './schema.js';
+import { answering, fn } from './function-schema.js';
+import { check, count, duration, positiveDuration } from './schema.js';
 import type {
   BusinessRecord,
   EffectOptions,

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { didYouMean } from './did-you-mean.js';
-import { writtenAs } from '../lazy.js';
 import { toMs } from './duration.js';
 import { headOf } from '../event.js';
 import { ConfigurationError, InputRefused } from '../errors.js';
@@ -18,17 +17,6 @@ export const positiveDuration = duration.refine((value) => toMs(value) !== 0, {
 export const atLeast = (ms: number) =>
   duration.refine((value) => (toMs(value) ?? ms) >= ms, { error: `expected at least ${ms} milliseconds` });
 export const count = z.int().positive();
-export const fn = <T>() =>
-  z
-    .custom<T>((value) => typeof value === 'function', { error: 'expected a function' })
-    .refine((value) => writtenAs(value) !== 'generator', {
-      error: 'expected a function, received a generator function, whose code would never run',
-    });
-/** For functions whose answer is used as it is. */
-export const answering = <T>() =>
-  fn<T>().refine((value) => writtenAs(value) !== 'async', {
-    error: 'expected a function that answers at once, received an async function',
-  });
 
 /** A name that PostgreSQL keeps whole. */
 export const schemaName = z
