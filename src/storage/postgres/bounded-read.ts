@@ -17,7 +17,7 @@ const MAX_WAITING = 50;
 // Reads by index alone, for any statistics: right after a bulk of events they may describe a nearly empty table. `jit` is off: before
 // PostgreSQL 18 a scan that was ruled out, but is made all the same, counts as expensive enough to be compiled.
 const BOUNDS = `SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = ${STATEMENT_TIMEOUT_MS};
-  SET LOCAL enable_seqscan = off; SET LOCAL jit = off`;
+  SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL datestyle = ISO`;
 
 /** Reads for people: one at a time or two, read only, and never longer than two seconds, so that no question can starve a claim. */
 @Injectable()
