@@ -52,7 +52,7 @@ export interface HandlerOptions<TPayload = unknown> extends WorkOptions, OrderOp
   readonly batch?: number;
   /** Skip an event older than the newest one this handler has seen of the same resource. */
   readonly skipStale?: SkipStale<TPayload>;
-  /** Any Standard Schema: the payload is validated, and replaced by what it returns. A mismatch is permanent. */
+  /** Any Standard Schema. It validates the payload, and the handler gets the value that it returns. A mismatch is permanent. */
   readonly schema?: StandardSchema<TPayload>;
   /** Fetches the resource's current state before the transaction; the handler finds it in `context.current`. */
   readonly hydrate?: Hydrate<TPayload>;

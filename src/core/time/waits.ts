@@ -38,7 +38,10 @@ export async function withTimeLimit<T>(work: Promise<T>, ms: number, what: strin
   throw new Error(`${what} did not end within ${ms} ms`);
 }
 
-/** Whether `work` ends within `ms` milliseconds; it goes on all the same. Throws what it throws in that time. */
+/**
+ * Whether `work` ends within `ms` milliseconds. Late work goes on, and its result is ignored.
+ * @throws the error of `work`, if it fails in that time
+ */
 export async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => {
