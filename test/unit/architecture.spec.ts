@@ -5,7 +5,7 @@ import ts from 'typescript';
 /** From the ground up. Imports go down, or sideways without cycles. */
 const LAYERS = [
   ['core'],
-  ['sources', 'handlers', 'storage', 'effects'],
+  ['sources', 'handlers', 'storage', 'effects', 'transports'],
   ['inbox', 'outbox', 'operator'],
   [
     'http',
