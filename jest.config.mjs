@@ -32,6 +32,7 @@ export const LONG = [
   'integration/doubt',
   'integration/handler-options',
   'integration/outage',
+  'integration/replica',
   'integration/places',
   'integration/retention',
   'integration/subscribers',

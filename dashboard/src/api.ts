@@ -51,6 +51,9 @@ const root = location.pathname.replace(/\/$/, '');
 const ANSWER_MS = 10_000;
 /** An action may send many requests to others. */
 const ACTION_MS = 120_000;
+/** For how long after an action lists come from the primary. The server reads no replica that is more than 15 s behind. */
+const FRESH_MS = 60_000;
+let freshUntil = 0;
 
 async function ask(path: string, timeoutMs: number, init: RequestInit = {}): Promise<Response> {
   const limit = AbortSignal.timeout(timeoutMs);
@@ -98,16 +101,22 @@ async function get<T>(
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value) parameters.set(name, value);
   const text = parameters.toString();
-  const response = await ask(text === '' ? path : `${path}?${text}`, ANSWER_MS, signal ? { signal } : {});
+  const headers = Date.now() < freshUntil ? { 'cache-control': 'no-cache' } : undefined;
+  const init = { ...(headers && { headers }), ...(signal && { signal }) };
+  const response = await ask(text === '' ? path : `${path}?${text}`, ANSWER_MS, init);
   return response.json() as Promise<T>;
 }
 
-function post(action: string, body: unknown): Promise<Response> {
-  return ask(`actions/${action}`, ACTION_MS, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
+async function post(action: string, body: unknown): Promise<Response> {
+  try {
+    return await ask(`actions/${action}`, ACTION_MS, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  } finally {
+    freshUntil = Date.now() + FRESH_MS;
+  }
 }
 
 async function act<T>(action: string, body: unknown): Promise<T> {

@@ -2,11 +2,13 @@ import { InvalidArgumentError, Option, type Argument, type Command } from 'comma
 import type { Decider } from '../core/decider.js';
 import { toMs } from '../core/options/duration.js';
 import { parseFilter } from '../operator/event.filter.js';
+import { fromReplica, type ReplicaUse } from '../storage/postgres/replica.js';
 import type { Place, Session } from './session/session.js';
-import { UsageError, type Exit } from './terminal/exit.js';
+import { Ended, EXIT, UsageError, type Exit } from './terminal/exit.js';
 import type { Interrupt } from './terminal/interrupt.js';
 import { Output } from './terminal/output.js';
 import type { Streams } from './terminal/streams.js';
+import { span } from './terminal/table.js';
 
 /** Options that every command takes. */
 export interface CommonOptions extends Place {
@@ -40,6 +42,8 @@ export interface Definition<O> {
   readonly args?: readonly Argument[];
   readonly options?: readonly Option[];
   readonly alias?: string;
+  /** Decides nothing: a replica may answer, and a note says how old it is. */
+  readonly lists?: boolean;
   /** Opens the application with its HTTP server, which does not listen. The command examines its pipeline. */
   readonly http?: boolean;
   /** @returns the exit code; nothing for 0 */
@@ -84,7 +88,7 @@ function definePlain<O>(program: Command, around: Surroundings, definition: Plai
 }
 
 function defineOpened<O>(program: Command, around: Surroundings, definition: Definition<O>): void {
-  const { usage, about, needs, writes = false, args = [], options = [], alias } = definition;
+  const { usage, about, needs, writes = false, args = [], options = [], alias, lists } = definition;
   const command = program.command(usage).description(about);
   if (alias !== undefined) command.alias(alias);
   for (const one of args) command.addArgument(one);
@@ -93,9 +97,24 @@ function defineOpened<O>(program: Command, around: Surroundings, definition: Def
     const given = command.opts<O & CommonOptions & DeedOptions>();
     if (needs !== 'tables' && given.app === undefined) throw needsApp(command.name(), needs.application);
     if (writes) checkDeed(given);
-    const work = (task: Task) => definition.run(task, given, ...(command.processedArgs as never[]));
+    const run = (task: Task) => definition.run(task, given, ...(command.processedArgs as never[]));
+    const work = lists === true ? (task: Task) => listed(task, () => run(task)) : run;
     around.ended(await within(around, { ...given, http: definition.http === true }, work));
   });
+}
+
+async function listed({ out }: Task, run: () => Promise<Exit | undefined>): Promise<Exit | undefined> {
+  const use: ReplicaUse = {};
+  try {
+    return await fromReplica(run, use);
+  } catch (error) {
+    // An event that came a moment ago may not be there yet.
+    if (use.behindMs === undefined || !(error instanceof Ended) || error.code !== EXIT.nothing) throw error;
+    use.behindMs = undefined;
+    return await run();
+  } finally {
+    if (use.behindMs !== undefined) out.note(`From a replica, at most ${span(use.behindMs)} behind.`);
+  }
 }
 
 async function within(

@@ -15,6 +15,7 @@ import {
 } from '@nestjs/common';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { NotInOpenApi } from '../core/not-in-openapi.js';
+import { fromReplica } from '../storage/postgres/replica.js';
 import { DashboardActions, PERMISSION, isAction } from './dashboard.actions.js';
 import { DashboardLists } from './dashboard.lists.js';
 import {
@@ -125,7 +126,9 @@ export function dashboardController(
     ): Promise<void> {
       await this.answer(response, async () => {
         const rights = await this.entered(context);
-        const event = await this.lists.event(request.params['id'] ?? '', rights);
+        const find = () => this.lists.event(request.params['id'] ?? '', rights);
+        // One that came a moment ago may not be on a replica yet.
+        const event = (await listed(request, find)) ?? (await find());
         if (event === undefined) throw new Refused(404, 'there is no such event; it may have been pruned');
         const shown = this.options.payloads === 'shown' && (await rights.may('reveal', scopeOf(event)));
         const body = shown ? await this.lists.content(event.id) : undefined;
@@ -142,7 +145,7 @@ export function dashboardController(
       await this.answer(response, async () => {
         const rights = await this.entered(context);
         const { list = '', id } = request.params;
-        const found = await this.lists.list(list, id, request.query, rights);
+        const found = await listed(request, () => this.lists.list(list, id, request.query, rights));
         if (found === undefined) throw new Refused(404, 'not found');
         this.reply.json(response, found);
       });
@@ -238,6 +241,11 @@ export function dashboardController(
     }
   }
   return WebhooksDashboardController;
+}
+
+/** A read that decides nothing. The page asks for the newest state, as HTTP does, for a while after an action. */
+function listed<T>({ headers }: DashboardRequest, read: () => Promise<T>): Promise<T> {
+  return headers['cache-control'] === 'no-cache' ? read() : fromReplica(read);
 }
 
 /**

@@ -13,6 +13,7 @@ export const dead: Definition<object> = {
   usage: 'dead [filter...]',
   about: 'Lists dead rows in groups of one error. With a group, lists its rows.',
   needs: 'tables',
+  lists: true,
   run: async ({ session, out }, _options, ...args) => {
     const [words = []] = args as unknown[] as [string[]?];
     const [first] = words;

@@ -2,6 +2,7 @@ import { Option } from 'commander';
 import { UUID } from '../../core/cursor.js';
 import type { InspectedEvent } from '../../operator/inspector.js';
 import type { ListedEvent } from '../../storage/desk/event.sql.js';
+import { fromPrimary } from '../../storage/postgres/replica.js';
 import { count, deciderOf, type Definition, type DeedOptions } from '../command.js';
 import type { Session } from '../session/session.js';
 import { Ended, EXIT, UsageError } from '../terminal/exit.js';
@@ -13,6 +14,7 @@ export const events: Definition<{ readonly limit: number; readonly after?: strin
   about:
     "Lists events, newest first: webhook-inbox events source:stripe state:dead after:2h. Write '--' before a filter that begins with '-'.",
   needs: 'tables',
+  lists: true,
   options: [
     new Option('--limit <n>', 'events of a page').argParser(count).default(50),
     new Option('--after <cursor>', 'the next page, by the cursor of the last one'),
@@ -78,6 +80,7 @@ export const show: Definition<Naming & { readonly body?: boolean }> = {
   usage: 'show <event>',
   about: "Shows an event by the provider's id or by ours, with every run and effect of it.",
   needs: 'tables',
+  lists: true,
   options: [
     ...namingOptions(),
     new Option(
@@ -107,7 +110,7 @@ export const show: Definition<Naming & { readonly body?: boolean }> = {
 /** Noted before it is shown, as on the desk. */
 async function bodyOf(session: Session, { id }: InspectedEvent, deed: DeedOptions): Promise<string> {
   const decider = deciderOf(deed);
-  const stored = await session.inspector.body(id);
+  const stored = await fromPrimary(() => session.inspector.body(id));
   if (!stored?.body)
     throw new Ended(EXIT.nothing, 'there is no body: it was removed, by retention or by a person');
   await session.operator.revealed(`event ${id}`, 'shown', decider);

@@ -8,6 +8,7 @@ export const park: Definition<{ readonly after?: string }> = {
   alias: 'parked',
   about: 'Lists parked effects: each waits until a person decides whether it happened.',
   needs: 'tables',
+  lists: true,
   options: [new Option('--after <cursor>', 'the next page, by the cursor of the last one')],
   run: async ({ session, out }, { after }) => {
     const page = await session.inspector.effects('state:parked', after);

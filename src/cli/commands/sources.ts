@@ -6,6 +6,7 @@ export const sources: Definition<object> = {
   about:
     "Lists sources with what they brought; with --app also each source's handlers, windows and secrets by fingerprint.",
   needs: 'tables',
+  lists: true,
   run: async ({ session, out }, _options, ...args) => {
     const [name = ''] = args as unknown[] as [string?];
     const inspector = session.inspector;

@@ -18,6 +18,7 @@ export const status: Definition<{ readonly range: Range }> = {
   usage: 'status',
   about: 'Shows pending work, instances, pauses, and the counts of the last hour or day.',
   needs: 'tables',
+  lists: true,
   options: [new Option('--range <range>', 'counts of the last').choices(['hour', 'day']).default('hour')],
   run: async ({ session, out }, { range }) => {
     const overview = await session.stats.overview(range);

@@ -4,11 +4,14 @@ import { NotAnswered } from '../../core/errors.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { endsWithin } from '../../core/time/waits.js';
 import { inTransaction } from './connection.js';
+import { Replica } from './replica.js';
 
 /** Longest statement of a person's question, in milliseconds. */
 const STATEMENT_TIMEOUT_MS = 2_000;
 /** When a question's connection is given up: on a half-open one the server's own limit never arrives. */
 const END_AFTER_MS = 15_000;
+/** The same for a replica: afterwards the primary is asked. */
+const REPLICA_END_MS = 5_000;
 /** Questions at once: the connections are those of the claims. */
 const MAX_AT_ONCE = 2;
 /** Questions that wait for a slot. */
@@ -24,8 +27,11 @@ const BOUNDS = `SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = ${STATE
 export class BoundedRead {
   private running = 0;
   private readonly waiting: (() => void)[] = [];
+  private readonly replica: Replica;
 
-  constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {}
+  constructor(@Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource) {
+    this.replica = new Replica(dataSource);
+  }
 
   /**
    * @param endAfterMs when its connection is given up, and its slot with it
@@ -37,7 +43,7 @@ export class BoundedRead {
       await new Promise<void>((resolve) => this.waiting.push(resolve));
     } else this.running += 1;
     try {
-      return await this.inTime(read, endAfterMs);
+      return await this.answered(read, endAfterMs);
     } finally {
       const next = this.waiting.shift();
       // The slot goes to the question that has waited longest, so the number of running ones stays.
@@ -46,8 +52,27 @@ export class BoundedRead {
     }
   }
 
+  /** The primary answers what the replica does not. */
+  private async answered<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs: number): Promise<T> {
+    if (!this.replica.isAsked) return this.inTime(read, endAfterMs);
+    const checked = async (manager: EntityManager) => {
+      await this.replica.check(manager);
+      return read(manager);
+    };
+    try {
+      return await this.inTime(checked, Math.min(endAfterMs, REPLICA_END_MS), 'slave');
+    } catch (error) {
+      this.replica.avoid(error);
+      return this.inTime(read, endAfterMs);
+    }
+  }
+
   /** A connection that is being made can hang as well as one that is there, and the driver ends only the latter. */
-  private async inTime<T>(read: (manager: EntityManager) => Promise<T>, endAfterMs: number): Promise<T> {
+  private async inTime<T>(
+    read: (manager: EntityManager) => Promise<T>,
+    endAfterMs: number,
+    on: 'master' | 'slave' = 'master',
+  ): Promise<T> {
     const late = new NotAnswered(`the database did not answer within ${endAfterMs} ms`);
     let isLate = false;
     const reading = inTransaction(
@@ -59,6 +84,7 @@ export class BoundedRead {
         return read(manager);
       },
       endAfterMs,
+      on,
     );
     const ended = reading.catch(() => undefined);
     if (!(await endsWithin(ended, endAfterMs))) {

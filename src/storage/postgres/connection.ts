@@ -127,13 +127,15 @@ export async function destroyConnection(runner: QueryRunner): Promise<void> {
  * Runs statements on one connection, each by itself. A connection to a server that cannot be used is dropped. After a failover, the pool
  * would lend connections to the demoted server for ever, since they work except for writing.
  * @param endAfterMs when the connection is given up: a half-open one never answers. @default never
+ * @param on a replica of the DataSource, for reads that decide nothing. @default 'master'
  */
 export async function onConnection<T>(
   dataSource: DataSource,
   work: (manager: EntityManager) => Promise<T>,
   endAfterMs?: number,
+  on?: 'master' | 'slave',
 ): Promise<T> {
-  const runner = dataSource.createQueryRunner();
+  const runner = dataSource.createQueryRunner(on);
   let end: NodeJS.Timeout | undefined;
   try {
     await runner.connect();
@@ -187,6 +189,7 @@ export async function inTransaction<T>(
   lockTimeoutMs: number,
   work: (manager: EntityManager) => Promise<T>,
   endAfterMs = 10 * lockTimeoutMs,
+  on?: 'master' | 'slave',
 ): Promise<T> {
   const inside = async (within: EntityManager) => {
     const runner = within.queryRunner!;
@@ -207,7 +210,7 @@ export async function inTransaction<T>(
       markEnded(runner);
     }
   };
-  return onConnection(dataSourceOf(manager), inside, endAfterMs);
+  return onConnection(dataSourceOf(manager), inside, endAfterMs, on);
 }
 
 interface PoolOptions {
