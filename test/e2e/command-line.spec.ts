@@ -447,6 +447,38 @@ describe('the command line', () => {
       }
     });
 
+    it('a list comes from a replica, with a note of its age; an event that it lacks, from the primary', async () => {
+      await receive('on-primary', 'grant.made');
+      const replica = await createDatabase();
+      const file = join(process.cwd(), 'dist', `replicated-${process.pid}.js`);
+      await writeFile(
+        file,
+        `import { DataSource } from 'typeorm';
+         const [master, slave] = [{ url: process.env.TABLES_URL }, { url: process.env.REPLICA_URL }];
+         export default new DataSource({ type: 'postgres', replication: { master, slaves: [slave] } });`,
+      );
+      const run = async (...args: string[]) => {
+        // Ahead by some seconds, since a process takes some to start.
+        await replica.query(`INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, sources, seen_at)
+          VALUES (gen_random_uuid(), 'h', 1, 'v22', true, true, 0, '{}', '{}', now() + interval '10 s')`);
+        return line.run([...args, '-d', file], { TABLES_URL: database.url, REPLICA_URL: replica.url });
+      };
+      try {
+        const listed = await run('events', '--json');
+        expect(JSON.parse(listed.out)).toMatchObject({ events: [] });
+        expect(listed.error).toMatch(/^From a replica, at most \d+ m?s behind\.$/m);
+        const shown = await run('show', 'on-primary', '--json');
+        expect([JSON.parse(shown.out), shown.error]).toEqual([
+          expect.objectContaining({ eventId: 'on-primary' }),
+          expect.not.stringContaining('replica'),
+        ]);
+        expect((await run('give-up', NO_ROW, '--dry-run')).error).not.toContain('replica');
+      } finally {
+        await rm(file);
+        await replica.drop();
+      }
+    });
+
     it('migrate-sql prints SQL that makes the tables, and needs no database', async () => {
       const { code, out } = await line.run(['migrate-sql']);
       expect(code).toBe(0);
