@@ -1,4 +1,5 @@
 import { rerun } from './desk/replay.sql.js';
+import { isoText, millis } from './stored-event.js';
 import { PLACE } from './turn.sql.js';
 
 const INSERT_CLAIM = `
@@ -66,14 +67,14 @@ export const CLAIM = `
         ON CONFLICT (source, tenant, event_id, kind, body_sha256)
         DO UPDATE SET deliveries = webhook_conflict.deliveries + 1, last_at = now()
   ), ${OWED_MANY}
-  SELECT i.id, i.known AS suspected, c.received_at FROM input i LEFT JOIN claimed c ON c.id = i.id`;
+  SELECT i.id, i.known AS suspected, ${millis('c.received_at')} AS received_ms FROM input i LEFT JOIN claimed c ON c.id = i.id`;
 
 /** The same for events whose ids are signed, so nothing is suspected. It reads no other claims. Values as above. */
 export const CLAIM_SIGNED = `
   WITH input AS (
     SELECT i.*, false AS known${EVENTS}
   ), ${CLAIMED}, ${OWED_MANY}
-  SELECT id, false AS suspected, received_at FROM claimed`;
+  SELECT id, false AS suspected, ${millis('received_at')} AS received_ms FROM claimed`;
 
 const SEARCHED = `, searched AS (
     INSERT INTO webhook_payload_value (source, path, value, claim_id)
@@ -92,7 +93,7 @@ export const CLAIM_ONE = `
   ), ${owed(`(VALUES ($11::uuid, $12::text, $13::uuid, $14::int, $15::text, $16::text, $17::text, $18::text))
            AS r(id, name, owner, lease_ms, order_key, order_name, unusable, trace)
      CROSS JOIN claimed c`)}
-  SELECT id, false AS suspected, received_at FROM claimed`;
+  SELECT id, false AS suspected, ${millis('received_at')} AS received_ms FROM claimed`;
 
 // LATERAL with a LIMIT: an array has no statistics, and a hash of the whole table would be planned for it.
 export const DUPLICATES = `
@@ -178,7 +179,7 @@ export const ADD_ROW_TO_SKIPPED = addRow(
 
 // In the order of the index on (source, received_at): by id, it would read every claim of the table before the window's first.
 export const RECENT = `
-  SELECT c.id, c.source, c.tenant, c.event_id, c.event_type, c.owed, c.received_at::text AS cursor_at,
+  SELECT c.id, c.source, c.tenant, c.event_id, c.event_type, c.owed, ${isoText('c.received_at')} AS cursor_at,
          ARRAY(SELECT o.name FROM webhook_outbox o
                 WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND o.kind = 'handler') AS names
     FROM webhook_claim c
@@ -192,5 +193,6 @@ export const PROGRESS = `
     FROM webhook_claim c WHERE c.source = $1 AND c.tenant = $2 AND c.event_id = $3`;
 
 export const LOAD = `
-  SELECT id, source, tenant, event_id, event_type, occurred_at, received_at, headers, body, erased_at IS NOT NULL AS erased
+  SELECT id, source, tenant, event_id, event_type, ${millis('occurred_at')} AS occurred_ms,
+         ${millis('received_at')} AS received_ms, headers, body, erased_at IS NOT NULL AS erased
     FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`;

@@ -4,7 +4,7 @@ import { keyText, type EventKey } from '../core/event.js';
 import { dataSourceOf } from './postgres/connection.js';
 import type { Statements } from './postgres/one-message.js';
 import { lockName, query } from './schema/own-schema.js';
-import { storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
+import { millis, storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
 import { claiming, keysOf, type NewClaim, type NewHandlerRow } from './new-claim.js';
 
 export type { NewClaim, NewHandlerRow };
@@ -48,9 +48,9 @@ export class ClaimStore {
     return claims.map(({ id }) => {
       const row = byId.get(id);
       return {
-        won: row?.received_at != null,
+        won: row?.received_ms != null,
         suspectedReplay: row?.suspected ?? false,
-        receivedAt: row?.received_at ?? undefined,
+        receivedAt: row?.received_ms == null ? undefined : new Date(row.received_ms),
       };
     });
   }
@@ -107,12 +107,12 @@ export class ClaimStore {
 
   /** Our id of the event and its arrival, if it is claimed. */
   async find(statements: Statements, key: EventKey): Promise<{ id: string; receivedAt: Date } | undefined> {
-    const rows: { id: string; receivedAt: Date }[] = await query(
+    const rows: { id: string; received_ms: number }[] = await query(
       statements,
-      `SELECT id, received_at AS "receivedAt" FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
+      `SELECT id, ${millis('received_at')} AS received_ms FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3`,
       [key.source, key.tenant, key.eventId],
     );
-    return rows[0];
+    return rows[0] && { id: rows[0].id, receivedAt: new Date(rows[0].received_ms) };
   }
 
   /** How far a committed claim is: `settled` when no handler row of it is pending. */
@@ -167,7 +167,7 @@ interface WonRow {
   readonly id: string;
   readonly suspected: boolean;
   /** Null where the event was not won. */
-  readonly received_at: Date | null;
+  readonly received_ms: number | null;
 }
 
 /** A place in the order of arrival. The time is text: a Date would cut its microseconds off, and rows would be met twice or never. */

@@ -109,8 +109,8 @@ export interface LeaseQueryRow {
   event_id: string | null;
   claim_id: string | null;
   event_type: string | null;
-  occurred_at: Date | null;
-  received_at: Date | null;
+  occurred_ms: number | null;
+  received_ms: number | null;
   headers: Record<string, string> | null;
   body: Buffer | null;
   payload: Buffer | null;
@@ -191,7 +191,7 @@ function eventOf(row: LeaseQueryRow): StoredEvent | undefined {
     tenant: row.tenant!,
     event_id: row.event_id!,
     event_type: row.event_type!,
-    received_at: row.received_at!,
+    received_ms: row.received_ms!,
     headers: row.headers!,
   });
 }

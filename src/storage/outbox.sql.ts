@@ -1,5 +1,6 @@
 import { endedAttempts, LOST_ATTEMPTS } from './desk/attempt.store.js';
 import { FENCE, FENCED_ROWS, FREE } from './pending.sql.js';
+import { isoText, millis } from './stored-event.js';
 
 /**
  * Attempts of a row in quarantine that do not count: the loss that brought a handler there. It was rolled back, and another row may have
@@ -38,10 +39,11 @@ const TAKE = `
     RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due, due.last_attempt, due.last_begun, due.last_until, due.last_by
   ), ${LOST_ATTEMPTS}
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
-         t.alone, t.moves, t.was_due::text AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
+         t.alone, t.moves, ${isoText('t.was_due')} AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          extract(epoch FROM clock_timestamp() - t.created_at)::float8 * 1000 AS queued_ms,
-         t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, c.occurred_at, c.received_at, c.headers,
+         t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, ${millis('c.occurred_at')} AS occurred_ms,
+         ${millis('c.received_at')} AS received_ms, c.headers,
          CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
     FROM taken t
     LEFT JOIN LATERAL (

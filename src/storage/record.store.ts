@@ -4,7 +4,7 @@ import { REPEATED_SUCCESSES } from './desk/attempt.store.js';
 import { FIRST_CLAIM, type ClaimCursor } from './claim.store.js';
 import { query } from './schema/own-schema.js';
 import { rerun } from './desk/replay.sql.js';
-import { storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
+import { isoText, millis, storedEvent, type ClaimRow, type StoredEvent } from './stored-event.js';
 import { PLACE } from './turn.sql.js';
 
 /** A `done` handler row with its event. */
@@ -85,8 +85,8 @@ const RUN_AGAIN = `
 
 // Bodies that retention has emptied cannot be handled again, nor can the record be named.
 const DONE = `
-  SELECT o.id AS outbox_id, o.name, c.id, c.source, c.tenant, c.event_id, c.event_type, c.occurred_at, c.received_at,
-         c.received_at::text AS cursor_at, c.headers, c.body
+  SELECT o.id AS outbox_id, o.name, c.id, c.source, c.tenant, c.event_id, c.event_type, ${millis('c.occurred_at')} AS occurred_ms,
+         ${millis('c.received_at')} AS received_ms, ${isoText('c.received_at')} AS cursor_at, c.headers, c.body
     FROM webhook_claim c
     JOIN webhook_outbox o ON o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND o.kind = 'handler' AND o.name = ANY($2)
                          AND o.state = 'done' AND NOT o.reconciled AND o.settled_at <= now() - $4 * interval '1 ms'

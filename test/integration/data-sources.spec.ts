@@ -19,6 +19,9 @@ class Shouting extends DefaultNamingStrategy {
   }
 }
 
+/** What the handler was told of each event's arrival, in milliseconds since 1970. */
+const arrivals: number[] = [];
+
 @Injectable()
 class Work {
   @OnWebhook('awardee', '*', {
@@ -29,6 +32,7 @@ class Work {
   async handle(event: WebhookEvent, context: HandlerContext) {
     await record(event, context);
     await context.enqueue('mail', { at: event.receivedAt });
+    arrivals.push(event.receivedAt.getTime());
   }
 
   @OnWebhook('awardee', '*', { name: 'now', inline: true })
@@ -74,7 +78,7 @@ const OPTIONS: Readonly<Record<string, (url: string, empty: string) => Partial<D
     'settings of a session': () => ({
       extra: {
         options:
-          '-c default_transaction_isolation=serializable -c DateStyle=German -c bytea_output=escape -c TimeZone=Asia/Kathmandu -c IntervalStyle=sql_standard -c extra_float_digits=-5',
+          '-c default_transaction_isolation=serializable -c DateStyle=German -c bytea_output=escape -c TimeZone=Asia/Kolkata -c IntervalStyle=sql_standard -c extra_float_digits=-5',
       },
       schema: 'public',
     }),
@@ -105,6 +109,8 @@ describe('on a DataSource with', () => {
   it.each(Object.keys(OPTIONS))(
     '%s: an event is claimed, handled, shown, replayed and pruned',
     async (name) => {
+      arrivals.length = 0;
+      const begun = Date.now();
       const inbox = await startInbox({
         database,
         providers: [Work],
@@ -138,6 +144,9 @@ describe('on a DataSource with', () => {
         await inbox.settle();
         expect(await inbox.app.get(StartupReconciler).reconcile()).toMatchObject({ ran: true });
         expect(await inbox.query('SELECT applied_count FROM received_event')).toEqual([{ applied_count: 2 }]);
+        // The claim told it to the first run, and the lease to the second.
+        expect(arrivals).toEqual([expect.any(Number), arrivals[0]]);
+        expect(Math.abs(arrivals[0]! - begun)).toBeLessThan(60_000);
         await inbox.query(`UPDATE webhook_claim SET received_at = now() - interval '1 year'`);
         await inbox.query(`UPDATE webhook_outbox SET settled_at = now() - interval '1 year'`);
         expect(await inbox.app.get(Retention).prune()).toMatchObject({ claims: 1 });

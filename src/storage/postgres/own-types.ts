@@ -4,7 +4,7 @@ type Parser = (text: string) => unknown;
 const ISO_TIME =
   /^(?<year>\d{4,})-(?<rest>\d\d-\d\d) (?<time>\d\d:\d\d:\d\d)(?<fraction>\.\d+)?(?<zone>[+-]\d\d(?::\d\d)?(?::\d\d)?)(?<bc> BC)?$/;
 
-/** An instant, under any TimeZone. Milliseconds are what a Date holds. Under another DateStyle than ISO it is what JavaScript makes of it. */
+/** An instant, under any TimeZone. Milliseconds are what a Date holds. */
 function instant(text: string): unknown {
   if (text === 'infinity') return Infinity;
   if (text === '-infinity') return -Infinity;
