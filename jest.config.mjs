@@ -63,6 +63,9 @@ export const LEASED = [
   'integration/tenants',
 ].map((name) => `**/test/${name}.spec.ts`);
 
+/** Run by `npm run test:engines`: they start servers that `npm test` needs not have. */
+export const ENGINES = '**/test/engines/*.spec.ts';
+
 /** @type {import('jest').Config} */
 export default {
   testEnvironment: 'node',
@@ -70,7 +73,10 @@ export default {
   transform: { '^.+\\.ts$': ['@swc/jest', swc] },
   // Sources import './x.js', as nodenext asks; the files are './x.ts'.
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
-  testMatch: ['<rootDir>/test/**/*.spec.ts', ...[...LONG, ...PACKED].map((pattern) => `!${pattern}`)],
+  testMatch: [
+    '<rootDir>/test/**/*.spec.ts',
+    ...[...LONG, ...PACKED, ENGINES].map((pattern) => `!${pattern}`),
+  ],
   testTimeout: 60_000,
   // Most of the time is PostgreSQL's; one worker less than there are cores, the default, leaves a small machine idle.
   maxWorkers: '100%',

@@ -1,0 +1,1 @@
+export { nats, type NatsOptions } from './nats.transport.js';

@@ -1,0 +1,1 @@
+export { rabbitmq, type RabbitmqOptions } from './rabbitmq.transport.js';
