@@ -25,11 +25,12 @@ const ENTRIES: Readonly<Record<string, string>> = {
   effects: 'src/effects/index.js',
   index: 'src/index.js',
   dashboard: 'src/dashboard/index.js',
+  bullmq: 'src/transports/bullmq/index.js',
   testing: 'src/testing/index.js',
 };
 
 /** Those that declare come first: an application adds to types of `index` by `declare module`, so that they are declared there. */
-const TYPES = ['migrations', 'index', 'sources', 'effects', 'dashboard', 'testing'];
+const TYPES = ['migrations', 'index', 'sources', 'effects', 'dashboard', 'bullmq', 'testing'];
 
 /** Gives all entries the exports of one build. */
 const ONE_COPY = 'src/one.copy.js';

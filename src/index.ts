@@ -1,6 +1,10 @@
 export { WebhooksModule } from './webhooks.module.js';
 export type { WebhooksModuleAsyncOptions, WebhooksModuleExtras } from './webhooks.module.js';
 
+export { EffectConsumerModule } from './consumer/effect-consumer.module.js';
+export type { EffectConsumerAsyncOptions, EffectConsumerExtras } from './consumer/effect-consumer.module.js';
+export type { EffectConsumerOptions } from './consumer/consumer.options.js';
+
 export { OnWebhook } from './handlers/on-webhook.decorator.js';
 export { BackfillSource, type BackfillSourceOptions } from './handlers/backfill-source.decorator.js';
 export type { BackfillContext, BackfillEvent, ListEvents } from './handlers/backfill-source.decorator.js';
@@ -108,8 +112,17 @@ export type {
   RejectionOptions,
   RelayOptions,
   RetentionOptions,
+  TransportOptions,
   WebhooksOptions,
 } from './core/options/options.js';
+export type {
+  EffectMessage,
+  EffectReport,
+  EffectTransport,
+  EngineDelivery,
+  Subscription,
+  Verdict as EngineVerdict,
+} from './core/options/effect-transport.js';
 export type {
   BusinessRecord,
   BusinessRecordPolicy,

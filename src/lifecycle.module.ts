@@ -19,6 +19,7 @@ import { nearTypes } from './handlers/near-types.js';
 import { SourceUrls } from './http/source-urls.js';
 import { DeliveryRuns } from './inbox/runs/delivery-runs.js';
 import { RelayClaims } from './inbox/relay-claims.js';
+import { Engines } from './outbox/engine/engines.js';
 import { HandOff } from './outbox/relay/hand-off.js';
 import { GapFinder } from './inbox/catch-up/gap.finder.js';
 import { AGAIN_MS } from './inbox/catch-up/rematch.js';
@@ -50,6 +51,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly runs: DeliveryRuns,
     private readonly claims: RelayClaims,
     private readonly handOff: HandOff,
+    private readonly engines: Engines,
     private readonly loop: RelayLoop,
     private readonly rounds: Rounds,
     private readonly notifier: Notifier,
@@ -83,6 +85,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.logWay();
     this.urls.logAll();
     this.loop.start();
+    this.engines.start();
     this.gaps.start();
     this.notifier.start();
     this.listener.start();
@@ -108,7 +111,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.timers.cancelAll();
     this.logWait();
     try {
-      await Promise.all([this.runs.finish(this.claims.finish()), this.loop.finish()]);
+      await Promise.all([this.runs.finish(this.claims.finish()), this.loop.finish(), this.engines.stop()]);
       await this.handOff.finish(GIVE_BACK_MS);
     } finally {
       // Last: a process that is killed while it drains is one whose work others take over.
@@ -137,6 +140,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   async beforeApplicationShutdown(): Promise<void> {
     // Last: rows that are committed while draining are for the other instances.
     await this.notifier.stop();
+    await this.engines.close();
   }
 }
 

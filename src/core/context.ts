@@ -79,6 +79,11 @@ export interface EffectContext {
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
   /**
+   * Of a consumer with a DataSource, that takes effects from an engine: what it writes commits with the record that the effect is done.
+   * Undefined where a relay runs the effect.
+   */
+  readonly manager?: EntityManager;
+  /**
    * The result of an earlier attempt whose completion failed, as JSON keeps it. That attempt made the outside call, and it need not be made
    * again.
    */

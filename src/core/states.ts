@@ -3,14 +3,14 @@
  *
  * | state | meaning | moved by | lives |
  * |---|---|---|---|
- * | pending | owed: waiting (`leased_by` null) or leased (until `lease_until`) | enqueue, retry, release, revive, replay | until settled |
+ * | pending | owed: waiting (`leased_by` null) or leased (until `lease_until`) | enqueue, retry, release, revive, replay, unheard | until settled |
  * | done | finished, with its result | settle | as long as its claim |
  * | superseded | an event newer by the handler's watermark came first | the handler's own transaction | as long as its claim |
  * | dead | attempts used up, permanent error, unreadable | settle, or the lease when attempts are exhausted | as long as its claim, body kept |
  * | parked | waits for a person: an effect in doubt, or a row that a person held back before its next attempt | lease, settle, park | until decided |
- * | erased | content removed by a person | erase, from pending, dead, parked | as long as its claim |
+ * | erased | content removed by a person | erase, from pending, dead, parked, handed | as long as its claim |
  * | cancelled | an effect called back, by its application or a person, before a lease | cancel | as long as its claim |
- * | handed | an effect that an engine has, with its end not yet reported | hand over, from a lease | until its consumer reports |
+ * | handed | an effect that an engine has, with its end not yet reported | hand over, from a lease | until its consumer reports, or is unheard of for an hour |
  */
 export const OUTBOX_STATES = [
   'pending',

@@ -4,6 +4,7 @@ import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
 import { headOf, type WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/options/resolve-work.js';
+import type { EngineRoute } from '../core/options/resolve-transports.js';
 import type { Rate } from '../core/options/rate.js';
 import type { RetryPolicy } from '../core/options/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options/work-options.js';
@@ -82,6 +83,7 @@ export class HandlerRegistry {
   private readonly effectsByName = new Map<string, Effect>();
   private readonly routesByName = new Map<string, Route>();
   private readonly bySource = new Map<string, Handler[]>();
+  private readonly engines = new Map<Effect, EngineRoute>();
   private filled = false;
   /** Asked for with each event, and the same from the end of the boot on. */
   private sharing: { readonly names: ReadonlySet<string>; readonly sources: ReadonlySet<string> } | undefined;
@@ -102,6 +104,17 @@ export class HandlerRegistry {
       this.accept(name, effect, this.effectsByName.get(name));
       this.effectsByName.set(name, effect);
     }
+  }
+
+  /** The effect goes to an engine. */
+  handTo(effect: Effect, engine: EngineRoute): void {
+    this.engines.set(effect, engine);
+  }
+
+  /** The engine of an effect, by the effect's name or a former one. */
+  engineOf(name: string): EngineRoute | undefined {
+    const effect = this.effectsByName.get(name);
+    return effect && this.engines.get(effect);
   }
 
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */

@@ -113,7 +113,7 @@ export class Erasure {
 
 function reportOf(outcome: ErasureReport['outcome'], rows: readonly ErasableRow[]): ErasureReport {
   const work = ({ id, name }: ErasableRow): ErasedWork => ({ outboxId: id, name });
-  const cancelled = rows.filter(({ state }) => ['pending', 'parked', 'dead'].includes(state));
+  const cancelled = rows.filter(({ state }) => ['pending', 'parked', 'dead', 'handed'].includes(state));
   return {
     outcome,
     cancelled: cancelled.map(work),

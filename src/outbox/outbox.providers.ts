@@ -3,6 +3,9 @@ import { DeadLetters } from './runs/dead-letters.js';
 import { DeliverySlots } from './slots/delivery-slots.js';
 import { Destinations } from './runs/destinations.js';
 import { DueRows } from './relay/due-rows.js';
+import { EngineReports } from './engine/engine-reports.js';
+import { Engines } from './engine/engines.js';
+import { HandOver } from './engine/hand-over.js';
 import { EffectDoubts } from './runs/effect-doubts.js';
 import { EffectRunner } from './runs/effect.runner.js';
 import { EnqueueStores } from './enqueue/run-enqueue.js';
@@ -47,6 +50,8 @@ export const outboxProviders = [
   EffectDoubts,
   EffectRunner,
   EffectSettler,
+  EngineReports,
+  Engines,
   EnqueueStores,
   EventPreparer,
   FailureSettler,
@@ -54,6 +59,7 @@ export const outboxProviders = [
   HandlerRunner,
   HandlerSlots,
   HandOff,
+  HandOver,
   HostTimers,
   JobRunner,
   LeasePlan,

@@ -189,6 +189,6 @@ export class SettleStore {
   }
 }
 
-const MAX_PLACE_BYTES = 1_000;
+export const MAX_PLACE_BYTES = 1_000;
 
 const reasonOf = (to: FailedSettle) => (to.state === 'pending' ? null : to.reason);

@@ -5,4 +5,4 @@ export type {
   EngineDelivery,
   Subscription,
   Verdict,
-} from '../core/effect-transport.js';
+} from '../core/options/effect-transport.js';

@@ -9,6 +9,7 @@ const LAYERS = [
   ['inbox', 'outbox', 'operator'],
   [
     'http',
+    'consumer',
     'testing',
     'dashboard',
     'index.ts',

@@ -56,6 +56,8 @@ const DOT: Record<string, string> = {
   dead: 'bad',
   parked: 'warn',
   lost: 'warn',
+  unheard: 'warn',
+  handed: 'busy',
   running: 'busy',
 };
 const ENDED: Record<string, string> = {
@@ -67,6 +69,8 @@ const ENDED: Record<string, string> = {
   parked: 'parked: its end is not known',
   lost: 'never ended',
   released: 'given back before its end',
+  handed: 'with an engine',
+  unheard: 'not reported by the engine in time',
   cancelled: 'cancelled by the application',
   erased: 'content erased',
   running: 'running',

@@ -268,6 +268,7 @@ export function alertLink({ kind, subject }: Pick<Alert, 'kind' | 'subject'>): s
     case 'unknown-name':
       return href('events', { q: 'state:pending' });
     case 'destination-open':
+    case 'unheard':
       return href('effects');
     case 'parked':
       return href('effects', { q: 'state:parked' });
@@ -306,6 +307,8 @@ function sentence({ kind, facts }: Alert): string {
       return `${fact('count')} conflicts within a minute`;
     case 'unknown-name':
       return `${fact('rows')} rows wait for a handler that no process has`;
+    case 'unheard':
+      return `${plural(Number(fact('rows')), 'effect')} of an engine not reported in time; handed over again`;
     case 'not-redelivered':
       return 'The provider did not redeliver';
     case 'parked':

@@ -2,7 +2,7 @@ import { deciderOf, type Definition } from '../command.js';
 import { EXIT } from '../terminal/exit.js';
 import { eventNamed, namingOptions } from './events.js';
 
-const OWED = new Set(['pending', 'parked', 'dead']);
+const OWED = new Set(['pending', 'parked', 'dead', 'handed']);
 
 export const erase: Definition<{ readonly source?: string; readonly tenant?: string }> = {
   usage: 'erase <event>',

@@ -2,6 +2,7 @@ import type { DataSource, EntityManager } from 'typeorm';
 import type { OnAlert } from '../telemetry/alert.js';
 import type { Around } from '../around.js';
 import type { Duration } from './duration.js';
+import type { EffectTransport } from './effect-transport.js';
 import type { SourceDefinition } from './source.js';
 
 /** As the option `claims`. */
@@ -19,6 +20,11 @@ export interface WebhooksOptions {
   readonly sources: Readonly<Record<string, SourceDefinition>>;
   /** `false`: this process receives but runs nothing; another one must. @default { } */
   readonly relay?: false | RelayOptions;
+  /**
+   * Engines that effects are handed to. Consumers in this or another application run them there (`EffectConsumerModule`), and report
+   * how they ended. @default none: this application's relays run every effect
+   */
+  readonly transports?: readonly TransportOptions[];
   /** Whether commits of this process wake the relays of others (NOTIFY, outside the claim transaction). @default true */
   readonly notify?: boolean;
   /** When old claims, with the rows owed for them, are deleted. @default { } */
@@ -108,6 +114,20 @@ export interface RelayOptions {
    * first. Rows with an order key, and those of handlers or sources with a `concurrency`, are always leased. @default true
    */
   readonly handOff?: boolean;
+}
+
+/** Effects that go to one engine. */
+export interface TransportOptions {
+  readonly transport: EffectTransport;
+  /**
+   * Names of effects with an `@OnEffect` method in this application. The relay does not call the method, but for a completion that is all
+   * that is missing. Leave the list empty to take reports only, while effects move back to the relay. @default none
+   */
+  readonly effects?: readonly string[];
+  /** Names of effects whose method only the consumer's application has. @default none */
+  readonly elsewhere?: readonly string[];
+  /** How long an effect may be with the engine without a report. Then comes an alert, and it is handed over again. @default '1h' */
+  readonly unheardAfter?: Duration;
 }
 
 /** Thresholds. Each alert fires once. It fires again after its figure has dropped below half of the threshold. */

@@ -7,6 +7,7 @@ import { refuseMisplaced } from './misplaced-options.js';
 import type { ClaimsMode, OpenTransaction, RetentionOptions, WebhooksOptions } from './options.js';
 import { resolveSource, type Source } from './resolve-source.js';
 import { fn } from './function-schema.js';
+import { resolveTransports, transportsSchema, type EngineRoute } from './resolve-transports.js';
 import { atLeast, check, count, duration, positiveDuration, schemaName } from './schema.js';
 
 /** Retention times in milliseconds that hold for every source. */
@@ -29,6 +30,7 @@ export function retentionAges(retention: RetentionOptions = {}): RetentionAges {
 export interface ResolvedOptions {
   readonly sources: ReadonlyMap<string, Source>;
   readonly relay: false | ResolvedRelay;
+  readonly transports: readonly EngineRoute[];
   readonly retention: false | (RetentionAges & { readonly schedule: string });
   readonly notify: boolean;
   readonly reconcile: boolean;
@@ -88,6 +90,7 @@ export const optionsSchema = z.strictObject({
       }),
     ])
     .optional(),
+  transports: transportsSchema.optional(),
   retention: z
     .union([
       z.literal(false),
@@ -145,6 +148,7 @@ export function resolveOptions(options: WebhooksOptions): ResolvedOptions {
       takeover: relay.takeover ?? true,
       handOff: relay.handOff ?? true,
     },
+    transports: resolveTransports(options.transports),
     retention: options.retention !== false && {
       schedule: options.retention?.schedule ?? '17 3 * * *',
       ...retentionAges(options.retention),

@@ -83,6 +83,11 @@ export type Alert =
       readonly reason: 'failing' | 'gone';
       readonly error: string;
     }
+  /**
+   * So many effects were handed to an engine, and no consumer has reported their ends in time (`unheardAfter`). They are handed over again
+   * under the same ids. It fires again each time that happens.
+   */
+  | { readonly kind: 'unheard'; readonly name: string; readonly rows: number }
   /** A provider that was to redeliver did not, so that our relay took the row. */
   | {
       readonly kind: 'not-redelivered';

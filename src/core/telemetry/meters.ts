@@ -49,6 +49,7 @@ export const METRICS = {
   'webhook_inbox.effect.duration': seconds('Attempts of effects, by name and outcome'),
   'webhook_inbox.dead': counter('{row}', 'Rows that have died, by name and reason'),
   'webhook_inbox.parked': counter('{row}', 'Effects that were parked for a person, by name and reason'),
+  'webhook_inbox.reports': counter('{report}', 'Reports of effects that engines had, by name and result'),
   'webhook_inbox.backlog.rows': gauge(
     '{row}',
     'Rows by state, counted to 10,000; of the one instance that measures',

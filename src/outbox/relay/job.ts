@@ -44,8 +44,8 @@ export interface StartedJob extends Job {
   readonly ended: Promise<Outcomes>;
 }
 
-/** Names of its rows that have not ended well: they may be due again. */
+/** Names of its rows that may be due again: they have neither ended well, nor been handed to an engine. */
 export function namesToRunAgain({ rows }: Job, outcomes: Outcomes): string[] {
-  const again = rows.filter(({ id }) => outcomes.has(id) && outcomes.get(id) !== 'done');
+  const again = rows.filter(({ id }) => outcomes.has(id) && !['done', 'handed'].includes(outcomes.get(id)!));
   return [...new Set(again.map(({ name }) => name))];
 }

@@ -4,6 +4,7 @@ import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { RunnableName } from '../../storage/outbox.store.js';
+import { HandOver, MAX_HANDING } from '../engine/hand-over.js';
 import { Destinations } from '../runs/destinations.js';
 import { HandlerSlots, type NamedHandler } from '../slots/handler-slots.js';
 import { half, hasRoom, room, Shares, sharesOf, type Sharing, type Usage } from '../slots/shares.js';
@@ -30,6 +31,7 @@ export interface Poll {
 }
 
 type NamedWork = readonly [string, unknown];
+type NamedEffect = readonly [string, Effect];
 /** How many names the polls of a round ask for while nothing is paused. */
 export interface NameCounts {
   readonly all: number;
@@ -53,6 +55,7 @@ export class LeasePlan {
     private readonly paused: PausedNames,
     private readonly slots: HandlerSlots,
     private readonly destinations: Destinations,
+    private readonly handOver: HandOver,
   ) {}
 
   get nameCounts(): NameCounts {
@@ -77,6 +80,8 @@ export class LeasePlan {
     this.rotation += 1;
     const all = rotate(handlers, this.rotation);
     const rotated = rotate(effects, this.rotation);
+    const local = rotated.filter(([name]) => this.registry.engineOf(name) === undefined);
+    const handed = rotated.filter((one) => !local.includes(one));
     const batched = all.filter(([, handler]) => handler.batch !== undefined);
     const single = all.filter(([, handler]) => handler.batch === undefined);
     const poll = (works: readonly NamedWork[], group: Poll['group'], more: Partial<Poll> = {}): Poll => {
@@ -84,7 +89,7 @@ export class LeasePlan {
     };
     return [
       // First: the other groups would leave it no slot.
-      poll([...all, ...rotated], (jobs) => this.quarantineGroup(sharing, all, rotated, [...jobs]), {
+      poll([...all, ...rotated], (jobs) => this.quarantineGroup(sharing, all, [local, handed], [...jobs]), {
         alone: true,
       }),
       poll(single, (jobs) => this.handlerRoom(single, this.slots.usage(sharing, jobs), prefetches)),
@@ -92,7 +97,8 @@ export class LeasePlan {
         poll([one], (jobs) => this.batchGroup(one, this.slots.usage(sharing, jobs)), { batched: true }),
       ),
       poll([...this.registry.routes()], () => this.routeGroup()),
-      poll(rotated, (jobs) => this.effectGroup(rotated, [...jobs])),
+      poll(local, (jobs) => this.effectGroup(local, [...jobs])),
+      poll(handed, (jobs) => this.engineGroup(handed, [...jobs])),
     ];
   }
 
@@ -118,7 +124,7 @@ export class LeasePlan {
   private quarantineGroup(
     sharing: Sharing,
     handlers: readonly NamedHandler[],
-    effects: readonly [string, Effect][],
+    [local, handed]: readonly [readonly NamedEffect[], readonly NamedEffect[]],
     jobs: readonly Occupant[],
   ): LeaseGroup {
     if (jobs.some(({ rows: [row] }) => row!.alone)) return { names: [], limit: 0 };
@@ -126,7 +132,8 @@ export class LeasePlan {
     const begun = jobs.filter((job) => job.begun);
     const next = begun.length < jobs.length ? begun.slice(1) : begun;
     const { names } = this.handlerRoom(handlers, this.slots.usage(sharing, next));
-    return { names: [...names, ...this.effectGroup(effects, jobs).names], limit: 1, alone: true };
+    const effects = [this.effectGroup(local, jobs), this.engineGroup(handed, jobs)];
+    return { names: [...names, ...effects.flatMap((group) => group.names)], limit: 1, alone: true };
   }
 
   // A lease of its own for each, since a slot is worth `batch` rows.
@@ -151,9 +158,9 @@ export class LeasePlan {
     return { names, limit };
   }
 
-  private effectGroup(effects: readonly [string, Effect][], jobs: readonly Occupant[]): LeaseGroup {
+  private effectGroup(effects: readonly NamedEffect[], jobs: readonly Occupant[]): LeaseGroup {
     const max = this.options.relay === false ? 0 : this.options.relay.effects;
-    const running = jobs.filter(({ rows: [row] }) => row!.kind === 'effect');
+    const running = this.running(jobs, false);
     const free = max - running.length;
     const shares = new Shares(
       new Set(effects.map(([name]) => name)),
@@ -165,6 +172,23 @@ export class LeasePlan {
       return { ...one, limit: Math.min(one.limit, this.destinations.room(effect)), parks };
     });
     return { names: names.filter(hasRoom), limit: free };
+  }
+
+  // A hand-over is short, and one that hangs takes no slot from effects that run here.
+  private engineGroup(effects: readonly NamedEffect[], jobs: readonly Occupant[]): LeaseGroup {
+    const free = MAX_HANDING - this.running(jobs, true).length;
+    const names = effects.map(([name, { retry }]): RunnableName => {
+      const limit = Math.min(free, this.handOver.room(this.registry.engineOf(name)!));
+      return { name, maxAttempts: retry.maxAttempts, limit };
+    });
+    return { names: names.filter(hasRoom), limit: free };
+  }
+
+  private running(jobs: readonly Occupant[], handed: boolean): readonly Occupant[] {
+    return jobs.filter(
+      ({ rows: [row] }) =>
+        row!.kind === 'effect' && (this.registry.engineOf(row!.name) !== undefined) === handed,
+    );
   }
 }
 

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
+import { HandOver } from '../engine/hand-over.js';
 import { BatchRunner, type Outcomes } from '../runs/batch.runner.js';
 import { EffectRunner } from '../runs/effect.runner.js';
 import { HandlerRunner } from '../runs/handler.runner.js';
@@ -13,6 +14,7 @@ export class RowRunner {
     private readonly handlers: HandlerRunner,
     private readonly batches: BatchRunner,
     private readonly effects: EffectRunner,
+    private readonly handOver: HandOver,
   ) {}
 
   /** @throws when an end could not be recorded */
@@ -21,7 +23,10 @@ export class RowRunner {
     // Lost, or given back at a shutdown, before it could begin.
     if (deadline.signal.aborted) return new Map();
     const handler = this.registry.handler(row.name);
-    if (row.kind === 'effect') return new Map([[row.id, await this.effects.run(row, deadline.signal)]]);
+    if (row.kind === 'effect') {
+      const runner = this.handOver.takes(row) ? this.handOver : this.effects;
+      return new Map([[row.id, await runner.run(row, deadline.signal)]]);
+    }
     if (handler!.batch !== undefined) return this.batches.run(handler!, rows, deadline.signal);
     return new Map([[row.id, await this.handlers.run(row, deadline.signal, handler!.timeoutMs)]]);
   }

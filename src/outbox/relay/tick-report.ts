@@ -9,6 +9,8 @@ export interface TickReport {
   readonly refused: number;
   readonly retried: number;
   readonly dead: number;
+  /** Effects that an engine has now. */
+  readonly handed: number;
   readonly parked: number;
   /** Leases that ended before their run did: counted apart from failures. */
   readonly lost: number;
@@ -23,6 +25,7 @@ export function report(outcomes: readonly RunOutcome[]): TickReport {
     refused: count('refused'),
     retried: count('retry'),
     dead: count('dead'),
+    handed: count('handed'),
     parked: count('parked'),
     lost: count('lost'),
   };
@@ -36,6 +39,7 @@ export function add(a: TickReport, b: TickReport): TickReport {
     refused: a.refused + b.refused,
     retried: a.retried + b.retried,
     dead: a.dead + b.dead,
+    handed: a.handed + b.handed,
     parked: a.parked + b.parked,
     lost: a.lost + b.lost,
   };
@@ -49,6 +53,7 @@ export function subtract(a: TickReport, b: TickReport): TickReport {
     refused: a.refused - b.refused,
     retried: a.retried - b.retried,
     dead: a.dead - b.dead,
+    handed: a.handed - b.handed,
     parked: a.parked - b.parked,
     lost: a.lost - b.lost,
   };

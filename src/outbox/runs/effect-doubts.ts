@@ -75,8 +75,9 @@ export class EffectDoubts {
     const complete = async (work: Completion) => onComplete(work);
     const context = { key: row.id, signal, complete };
     const ask = () => options.probe!.call(effect.instance, payload, context);
-    const asking = runAround(this.module.around, runInfo(row, 'probe'), () =>
-      this.answerOf(effect, ask, signal),
+    const name = `the probe of ${effect.name}`;
+    const asking = runAround(this.module.around, runInfo(row, 'probe'), async () =>
+      probeAnswer(effect.name, await outcomeOf(await ask(), name, signal)),
     );
     const answer = await orAborted(asking, signal);
     this.logger.log(
@@ -84,17 +85,18 @@ export class EffectDoubts {
     );
     return answer;
   }
+}
 
-  /** @throws PermanentError for an answer that a probe has not: taken for 'unknown', it could have the call made again */
-  private async answerOf(effect: Effect, ask: () => unknown, signal: AbortSignal): Promise<ProbeAnswer> {
-    const name = `the probe of ${effect.name}`;
-    const answer = await outcomeOf(await ask(), name, signal);
-    if (isAnswer(answer)) return answer;
-    const received = answer === null ? 'null' : typeof answer;
-    throw new PermanentError(
-      `${name} returned a value of type ${received}: expected 'done', 'not-done', 'unknown' or { done: result }`,
-    );
-  }
+/**
+ * The answer of an effect's probe.
+ * @throws PermanentError for an answer that a probe has not: taken for 'unknown', it could have the call made again
+ */
+export function probeAnswer(effect: string, answer: unknown): ProbeAnswer {
+  if (isAnswer(answer)) return answer;
+  const received = answer === null ? 'null' : typeof answer;
+  throw new PermanentError(
+    `the probe of ${effect} returned a value of type ${received}: expected 'done', 'not-done', 'unknown' or { done: result }`,
+  );
 }
 
 function isAnswer(answer: unknown): answer is ProbeAnswer {

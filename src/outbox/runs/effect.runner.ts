@@ -129,7 +129,7 @@ export class EffectRunner {
  * Checks that the completion is a function: work that has begun already would not commit with the settle.
  * @throws PermanentError
  */
-function completionOf(effect: string, work: unknown): Completion {
+export function completionOf(effect: string, work: unknown): Completion {
   if (typeof work === 'function') return work as Completion;
   throw new PermanentError(
     `complete() of ${effect}: expected a function, which is called with the manager of the settle, received ${typeof work}`,
@@ -137,7 +137,7 @@ function completionOf(effect: string, work: unknown): Completion {
 }
 
 /** The bytes are ours, written by JSON.stringify: anything else is damage, and no attempt will read them. */
-function readPayload(row: LeasedRow): unknown {
+export function readPayload(row: Pick<LeasedRow, 'payload'>): unknown {
   const payload = row.payload && parseJson(row.payload);
   if (payload === undefined) throw new UnreadableBody('the payload of the effect is missing or damaged');
   return payload;

@@ -34,7 +34,10 @@ export class AttemptStore {
   }
 }
 
-/** How an attempt ended, as `webhook_attempt` has it. Of a success, only where its row was run once more and holds another end now. */
+/**
+ * How an attempt ended, as `webhook_attempt` has it. Of a success, only where its row was run once more and holds another end now, or where
+ * a consumer of an engine made it. `handed`: an engine has it. `unheard`: its consumer has not reported in time.
+ */
 export type AttemptOutcome =
   | 'done'
   | 'superseded'
@@ -44,6 +47,8 @@ export type AttemptOutcome =
   | 'parked'
   | 'lost'
   | 'released'
+  | 'handed'
+  | 'unheard'
   | 'cancelled'
   | 'erased';
 /** An act of a person on a row, in the same list. */
@@ -116,8 +121,8 @@ const ATTEMPTS = `
            i.host, i.build, NULL, NULL
       FROM webhook_outbox o ${INSTANCE('o.ran_by')}
      WHERE o.id = ANY($1::uuid[])
-       AND (o.state IN ('done', 'superseded', 'cancelled', 'erased') OR o.state = 'pending' AND o.leased_by IS NOT NULL)
+       AND (o.state IN ('done', 'superseded', 'cancelled', 'erased', 'handed') OR o.state = 'pending' AND o.leased_by IS NOT NULL)
        AND NOT EXISTS (SELECT FROM webhook_attempt a WHERE a.outbox_id = o.id AND a.attempt = o.attempt
-                          AND o.state <> 'erased' AND a.outcome IN ('decided', 'cancelled', 'refused') OFFSET 0)
+                          AND o.state <> 'erased' AND a.outcome IN ('decided', 'cancelled', 'refused', 'done') OFFSET 0)
   ) attempts
    ORDER BY "endedAt" NULLS LAST, attempt LIMIT 1000`;

@@ -77,7 +77,7 @@ export class ErasureStore {
 
 const ERASE_ROWS = `
   UPDATE webhook_outbox
-     SET state = CASE WHEN state IN ('pending', 'parked', 'dead') THEN 'erased' ELSE state END,
+     SET state = CASE WHEN state IN ('pending', 'parked', 'dead', 'handed') THEN 'erased' ELSE state END,
          settled_at = coalesce(settled_at, clock_timestamp()), leased_by = NULL, begun_at = NULL, waits = false,
          order_key = NULL, order_name = NULL, key = '', reason = NULL, error = NULL, place = NULL,
          rerun = rerun - 'refused'

@@ -20,7 +20,7 @@ const kept = (states: string) => `
 export const LOCK_OLD_CLAIMS = `
   SELECT c.source, c.tenant, c.event_id, ${isoText('c.received_at')} AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz
-     AND NOT ${kept(`'pending', 'parked'`)}
+     AND NOT ${kept(`'pending', 'parked', 'handed'`)}
    ORDER BY c.received_at LIMIT $3
      FOR UPDATE OF c SKIP LOCKED`;
 
@@ -45,7 +45,7 @@ const going = (unsettledStates: string) => `
   )`;
 
 export const DELETE_CLAIMS = `
-  WITH ${going(`'pending', 'parked'`)}, claims AS (
+  WITH ${going(`'pending', 'parked', 'handed'`)}, claims AS (
     DELETE FROM webhook_claim c USING going g
      WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
     RETURNING c.id

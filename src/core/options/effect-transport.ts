@@ -1,4 +1,4 @@
-import type { DeadReason } from './states.js';
+import type { DeadReason } from '../states.js';
 
 /** An effect on its way to an engine. It carries what a consumer needs to run the effect, and no other row of the outbox. */
 export interface EffectMessage {

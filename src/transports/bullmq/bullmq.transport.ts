@@ -1,0 +1,228 @@
+import { DelayedError, Queue, Worker, type ConnectionOptions, type Job } from 'bullmq';
+import { errorText, logLine } from '../../core/log/log.js';
+import { InboxLogger } from '../../core/log/inbox.logger.js';
+import { Outage } from '../../core/log/outage.js';
+import { toMs, type Duration } from '../../core/options/duration.js';
+import type {
+  EffectMessage,
+  EffectReport,
+  EffectTransport,
+  EngineDelivery,
+  Subscription,
+  Verdict,
+} from '../../core/options/effect-transport.js';
+import { endsWithin, orAborted } from '../../core/time/waits.js';
+
+/** Options of `bullmq()`. */
+export interface BullmqOptions {
+  /** As BullMQ and `@nestjs/bullmq` take it: settings, or a connection of ioredis, which stays open when the application ends. */
+  readonly connection: ConnectionOptions;
+  /** Of the keys in Redis, as BullMQ's own option. @default 'bull' */
+  readonly prefix?: string;
+  /** The queues are `<name>-effect-<effect>` and `<name>-reports`. @default 'webhook-inbox' */
+  readonly name?: string;
+  /** How long a job of a consumer that has died waits for another one. @default '30s' */
+  readonly lock?: Duration;
+}
+
+/** A job has no limit of attempts and of stalls: the consumer decides. BullMQ would drop it. */
+const WITHOUT_LIMIT = 2 ** 31 - 1;
+const AGAIN_MS = 1_000;
+const CLOSE_MS = 1_000;
+const REPORTS_AT_ONCE = 20;
+const JOB = {
+  attempts: WITHOUT_LIMIT,
+  backoff: { type: 'fixed', delay: AGAIN_MS },
+  // Its id is free again: a row that comes back is a job again.
+  removeOnComplete: true,
+  removeOnFail: true,
+} as const;
+
+type Handle<T> = (data: T, delivery: EngineDelivery) => Promise<Verdict>;
+
+/**
+ * Effects through BullMQ on Redis. A job's id is the message's, so that BullMQ refuses a second copy for as long as it has the first. Have
+ * Redis write each command down (`appendfsync always`, or a second of loss) and evict nothing (`maxmemory-policy noeviction`).
+ */
+export function bullmq(options: BullmqOptions): EffectTransport {
+  return new BullmqTransport(options);
+}
+
+class BullmqTransport implements EffectTransport {
+  readonly name = 'bullmq';
+  readonly keepsOrder = false;
+  private readonly logger = new InboxLogger();
+  private readonly outage = new Outage();
+  private readonly queues = new Map<string, Queue>();
+
+  constructor(private readonly options: BullmqOptions) {}
+
+  async publish(messages: readonly EffectMessage[]): Promise<readonly (Error | undefined)[]> {
+    const byQueue = new Map<string, EffectMessage[]>();
+    for (const message of messages) {
+      const queue = this.queueOf(message.effect);
+      byQueue.set(queue, [...(byQueue.get(queue) ?? []), message]);
+    }
+    const errors = new Map<EffectMessage, Error>();
+    const adding = [...byQueue].map(async ([queue, some]) => {
+      const jobs = some.map((message) => ({
+        name: message.effect,
+        data: message,
+        opts: { ...JOB, jobId: message.messageId },
+      }));
+      try {
+        // One transaction of Redis: all or none.
+        await this.queue(queue).addBulk(jobs);
+      } catch (error) {
+        for (const message of some) errors.set(message, error instanceof Error ? error : new Error(String(error)));
+      }
+    });
+    await Promise.all(adding);
+    return messages.map((message) => errors.get(message));
+  }
+
+  async consume(
+    effects: readonly string[],
+    handle: (message: EffectMessage, delivery: EngineDelivery) => Promise<Verdict>,
+    { concurrency }: { readonly concurrency: number },
+  ): Promise<Subscription> {
+    const queues = effects.map((effect) => this.queueOf(effect));
+    return this.work<EffectMessage>(queues, handle, concurrency);
+  }
+
+  async report(report: EffectReport): Promise<void> {
+    await this.queue(this.reports).add('report', report, JOB);
+  }
+
+  async onReports(handle: (report: EffectReport) => Promise<void>): Promise<Subscription> {
+    const settle: Handle<EffectReport> = async (report) => {
+      await handle(report);
+      return { kind: 'ack' };
+    };
+    return this.work([this.reports], settle, REPORTS_AT_ONCE);
+  }
+
+  async close(): Promise<void> {
+    const queues = [...this.queues.values()];
+    this.queues.clear();
+    await Promise.all(queues.map((queue) => queue.close()));
+  }
+
+  private get base(): string {
+    return this.options.name ?? 'webhook-inbox';
+  }
+
+  private get reports(): string {
+    return `${this.base}-reports`;
+  }
+
+  private queueOf(effect: string): string {
+    return `${this.base}-effect-${effect}`;
+  }
+
+  private queue(name: string): Queue {
+    let queue = this.queues.get(name);
+    if (queue === undefined) {
+      const { connection, prefix } = this.options;
+      // A command that waits for a connection would be sent after the relay has given it up.
+      const failing = isConnection(connection) ? connection : { ...connection, enableOfflineQueue: false };
+      queue = new Queue(name, { connection: failing, prefix });
+      queue.on('error', (error) => this.logOutage(error));
+      this.queues.set(name, queue);
+    }
+    return queue;
+  }
+
+  private async work<T>(
+    queues: readonly string[],
+    handle: Handle<T>,
+    concurrency: number,
+  ): Promise<Subscription> {
+    const work = new BullmqWork(handle, concurrency);
+    const lockDuration = toMs(this.options.lock ?? '30s')!;
+    const { connection, prefix } = this.options;
+    for (const name of queues) {
+      const worker = new Worker<T>(name, (job, token) => work.run(job, token), {
+        connection,
+        prefix,
+        concurrency,
+        lockDuration,
+        stalledInterval: lockDuration,
+        maxStalledCount: WITHOUT_LIMIT,
+      });
+      worker.on('error', (error) => this.logOutage(error));
+      work.workers.push(worker);
+    }
+    await Promise.all(work.workers.map((worker) => worker.waitUntilReady()));
+    return work;
+  }
+
+  private logOutage(error: Error): void {
+    if (this.outage.recordFailure()) this.logger.warn(logLine(`bullmq: ${errorText(error)}`, {}));
+  }
+}
+
+/** Runs jobs of several queues, at most so many at once. */
+class BullmqWork<T> implements Subscription {
+  readonly workers: Worker<T>[] = [];
+  private readonly closing = new AbortController();
+  private readonly aborted = new AbortController();
+  private readonly waiting: (() => void)[] = [];
+  private running = 0;
+
+  constructor(
+    private readonly handle: Handle<T>,
+    private readonly concurrency: number,
+  ) {}
+
+  async run(job: Job<T>, token: string | undefined): Promise<void> {
+    const verdict = await this.verdictOf(job);
+    if (verdict.kind === 'ack') return;
+    await job.moveToDelayed(Date.now() + verdict.delayMs, token);
+    throw new DelayedError();
+  }
+
+  async close(graceMs: number): Promise<void> {
+    this.closing.abort();
+    const closing = Promise.all(this.workers.map((worker) => worker.close()));
+    if (await endsWithin(closing, graceMs)) return;
+    this.aborted.abort();
+    if (await endsWithin(closing, CLOSE_MS)) return;
+    await endsWithin(Promise.all(this.workers.map((worker) => worker.close(true))), CLOSE_MS);
+  }
+
+  private async verdictOf({ data, attemptsStarted }: Job<T>): Promise<Verdict> {
+    try {
+      await this.enter();
+    } catch {
+      return { kind: 'again', delayMs: 0 };
+    }
+    try {
+      return await this.handle(data, { attempt: attemptsStarted, signal: this.aborted.signal });
+    } catch {
+      return { kind: 'again', delayMs: this.closing.signal.aborted ? 0 : AGAIN_MS };
+    } finally {
+      this.leave();
+    }
+  }
+
+  private async enter(): Promise<void> {
+    this.closing.signal.throwIfAborted();
+    if (this.running < this.concurrency) {
+      this.running += 1;
+      return;
+    }
+    await orAborted(new Promise<void>((resolve) => this.waiting.push(resolve)), this.closing.signal);
+  }
+
+  /** The place goes to the job that has waited longest. */
+  private leave(): void {
+    const next = this.waiting.shift();
+    if (next === undefined) this.running -= 1;
+    else next();
+  }
+}
+
+function isConnection(connection: ConnectionOptions): boolean {
+  return typeof (connection as { readonly duplicate?: unknown }).duplicate === 'function';
+}
