@@ -85,7 +85,14 @@ export class ConsumedRun {
       completion = undefined;
       const { timeoutMs } = effect;
       const manager = transaction?.manager;
-      const context = { key: message.id, signal: this.signal, timeoutMs, attempt: this.tries, manager, complete };
+      const context = {
+        key: message.id,
+        signal: this.signal,
+        timeoutMs,
+        attempt: this.tries,
+        manager,
+        complete,
+      };
       result = await this.userCode('effect', () => effect.invoke(payload, context), transaction);
     }
     if (completion === undefined) return effectResult(result);

@@ -6,7 +6,12 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import { errorText, logLine } from '../core/log/log.js';
 import { logStack, placeOfError } from '../core/log/stack.js';
 import { Outage } from '../core/log/outage.js';
-import type { EffectMessage, EffectReport, EngineDelivery, Verdict } from '../core/options/effect-transport.js';
+import type {
+  EffectMessage,
+  EffectReport,
+  EngineDelivery,
+  Verdict,
+} from '../core/options/effect-transport.js';
 import { sleep } from '../core/time/waits.js';
 import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/runs/deadline.js';
@@ -67,7 +72,8 @@ export class ConsumerRuns {
   private passOver({ id, effect }: EffectMessage): Verdict {
     if (!this.unknown.has(effect)) {
       this.unknown.add(effect);
-      const text = 'the engine brings an effect that no method here takes: it is given back, for another consumer';
+      const text =
+        'the engine brings an effect that no method here takes: it is given back, for another consumer';
       this.logger.warn(logLine(text, { name: effect, outbox: id }));
     }
     return { kind: 'again', delayMs: UNKNOWN_AGAIN_MS };
@@ -158,7 +164,9 @@ export class ConsumerRuns {
     if (to.state === 'pending') return { kind: 'again', delayMs: to.delayMs };
     // Another attempt would come after the key is forgotten: a person decides.
     const report =
-      to.state === 'dead' ? run.reportDead(error, to.reason) : run.reportDead(keyExpired(), 'permanent-error');
+      to.state === 'dead'
+        ? run.reportDead(error, to.reason)
+        : run.reportDead(keyExpired(), 'permanent-error');
     return this.report(run, report, signal);
   }
 

@@ -19,7 +19,7 @@ import { errorText, logLine } from '../core/log/log.js';
 import { neutral } from '../core/neutral.js';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import type { Subscription } from '../core/options/effect-transport.js';
-import { sleep } from '../core/time/waits.js';
+import { endsWithin, sleep } from '../core/time/waits.js';
 import { DecoratedProviders } from '../handlers/decorated.providers.js';
 import { EffectExplorer } from '../handlers/effect.explorer.js';
 import { refuseUnkept } from '../handlers/engine-routes.js';
@@ -33,6 +33,8 @@ import { ConsumerRuns } from './consumer.runs.js';
 import { CONSUMER_DATA_SOURCE, CONSUMER_OPTIONS } from './consumer.tokens.js';
 
 const AGAIN_MS = 5_000;
+/** An engine that does not answer is not waited for. */
+const CLOSE_MS = 2_000;
 const PRUNE_EVERY_MS = 3_600_000;
 const PRUNE_ROWS = 1_000;
 const PRUNE_MS = 30_000;
@@ -51,7 +53,10 @@ export interface EffectConsumerExtras {
 
 /** Options of `EffectConsumerModule.forRootAsync`. */
 export interface EffectConsumerAsyncOptions
-  extends EffectConsumerExtras, Pick<ModuleMetadata, 'imports'>, Pick<FactoryProvider<EffectConsumerOptions>, 'inject'> {
+  extends
+    EffectConsumerExtras,
+    Pick<ModuleMetadata, 'imports'>,
+    Pick<FactoryProvider<EffectConsumerOptions>, 'inject'> {
   /** Returns the options of the module. */
   readonly useFactory: FactoryProvider<EffectConsumerOptions>['useFactory'];
 }
@@ -120,7 +125,7 @@ export class EffectConsumer
   }
 
   async beforeApplicationShutdown(): Promise<void> {
-    await this.options.transport.close();
+    await endsWithin(this.options.transport.close(), CLOSE_MS);
   }
 
   private async begin(): Promise<void> {
@@ -161,7 +166,7 @@ export class EffectConsumer
   private async prune(): Promise<void> {
     const { keepMs } = this.options;
     try {
-      for (let count = PRUNE_ROWS; count === PRUNE_ROWS && !this.stopped.signal.aborted; )
+      for (let count = PRUNE_ROWS; count === PRUNE_ROWS && !this.stopped.signal.aborted;)
         count = await onConnection(
           this.dataSource!,
           (manager) => this.store.prune(manager, keepMs, PRUNE_ROWS),
@@ -186,7 +191,12 @@ export class EffectConsumerModule {
   }
 
   /** The same, with options from a factory. */
-  static forRootAsync({ dataSource, imports, inject = [], useFactory }: EffectConsumerAsyncOptions): DynamicModule {
+  static forRootAsync({
+    dataSource,
+    imports,
+    inject = [],
+    useFactory,
+  }: EffectConsumerAsyncOptions): DynamicModule {
     const options: FactoryProvider = {
       provide: CONSUMER_OPTIONS,
       inject,

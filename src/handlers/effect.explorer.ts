@@ -63,7 +63,11 @@ export function methodOf(wrapper: InstanceWrapper, prototype: object, method: st
 export function effectOf(
   name: string,
   options: EffectOptions,
-  { origin, instance, invoke }: { readonly origin: Origin; readonly instance: object; readonly invoke: Method },
+  {
+    origin,
+    instance,
+    invoke,
+  }: { readonly origin: Origin; readonly instance: object; readonly invoke: Method },
 ): Effect {
   const { at } = origin;
   checkEffectOptions(options, at);

@@ -66,7 +66,7 @@ const UNKEPT: readonly (readonly [
 ])[] = [
   [
     'key',
-    ({ key }, { keepsOrder }) => key !== undefined && !keepsOrder,
+    (options, { keepsOrder }) => options.key !== undefined && !keepsOrder,
     'this engine runs messages of one key side by side. Leave the effect to the relay, or take a transport that keeps order',
   ],
   [
@@ -81,7 +81,7 @@ const UNKEPT: readonly (readonly [
   ],
   [
     'destination',
-    ({ destination }) => destination !== undefined,
+    (options) => options.destination !== undefined,
     'consumers share no state of destinations. Leave it out, or leave the effect to the relay',
   ],
   [

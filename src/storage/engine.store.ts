@@ -62,7 +62,15 @@ export class EngineStore {
 
   /** Settles a row by the report of its consumer. Undefined when there is no such effect. */
   async report(manager: EntityManager, report: EffectReport): Promise<Reported | undefined> {
-    const { id, outcome, reason = 'permanent-error' satisfies DeadReason, life, result, error, place } = report;
+    const {
+      id,
+      outcome,
+      reason = 'permanent-error' satisfies DeadReason,
+      life,
+      result,
+      error,
+      place,
+    } = report;
     const isDead = outcome === 'dead';
     const [row]: ReportedRow[] = await query(manager, REPORT, [
       id,

@@ -188,7 +188,7 @@ const BUNDLED = {
 
 /** Pages beside the package's manifest. */
 const TOP_PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md'];
-const ENTRIES = ['index', 'effects', 'sources', 'migrations', 'dashboard', 'testing'];
+const ENTRIES = ['index', 'effects', 'sources', 'migrations', 'dashboard', 'bullmq', 'testing'];
 
 /** Public names in an application's own declarations, which have to name their types. */
 const USE = `

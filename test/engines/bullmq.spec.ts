@@ -1,4 +1,14 @@
-import { Revivals, Inspector, WebhookLifecycle, type EffectMessage, type EffectTransport } from '../../src/index.js';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { env } from 'node:process';
+import { fileURLToPath } from 'node:url';
+import {
+  Revivals,
+  Inspector,
+  WebhookLifecycle,
+  type EffectMessage,
+  type EffectTransport,
+} from '../../src/index.js';
 import { bullmq } from '../../src/transports/bullmq/index.js';
 import { EngineStore } from '../../src/storage/engine.store.js';
 import { until } from '../support/application.js';
@@ -49,7 +59,10 @@ const transport = (): EffectTransport => {
 };
 
 /** The sender, and what ends it with the test. */
-async function sender(more: { effects?: string[]; unheardAfter?: string } = {}, setup = {}): Promise<TestInbox> {
+async function sender(
+  more: { effects?: string[]; unheardAfter?: string } = {},
+  setup = {},
+): Promise<TestInbox> {
   const inbox = await startSender([{ transport: transport(), effects: ['mail'], ...more }], setup);
   open.push({ close: () => inbox.stop() });
   return inbox;
@@ -75,15 +88,17 @@ it('an effect is handed to Redis, run by a consumer, and done with its result in
   const detail = (await inbox.app.get(Inspector).event(event.id))!;
   const [row] = detail.rows.filter(({ kind }) => kind === 'effect');
   expect(row).toMatchObject({ name: 'mail', state: 'done' });
-  expect(await inbox.query(`SELECT result FROM webhook_outbox_data WHERE outbox_id = $1`, [row!.id])).toEqual([
-    { result: '{"sent":"ann"}' },
+  expect(await inbox.query(`SELECT result FROM webhook_outbox_data WHERE outbox_id = $1`, [row!.id])).toEqual(
+    [{ result: '{"sent":"ann"}' }],
+  );
+  const history = await inbox.query(`SELECT outcome, host FROM webhook_attempt WHERE outbox_id = $1`, [
+    row!.id,
   ]);
-  const history = await inbox.query(`SELECT outcome, host FROM webhook_attempt WHERE outbox_id = $1`, [row!.id]);
   expect(history).toEqual([{ outcome: 'done', host: expect.stringContaining(`:${process.pid}`) }]);
   expect(localCalls).toEqual([]);
-  expect(await database.query(`SELECT effect, attempt, reported_at IS NOT NULL AS reported FROM webhook_consumed`)).toEqual([
-    { effect: 'mail', attempt: 1, reported: true },
-  ]);
+  expect(
+    await database.query(`SELECT effect, attempt, reported_at IS NOT NULL AS reported FROM webhook_consumed`),
+  ).toEqual([{ effect: 'mail', attempt: 1, reported: true }]);
 });
 
 it('a consumer retries, reports the death, and does the effect once it is revived', async () => {
@@ -97,10 +112,12 @@ it('a consumer retries, reports the death, and does the effect once it is revive
   await inState(inbox, 'done', [later]);
   await inState(inbox, 'dead', [never, wrong]);
   expect(timesCalled(ids)).toEqual([3, 3, 1]);
-  const dead = await inbox.query(`SELECT reason, error, place IS NOT NULL AS placed FROM webhook_outbox WHERE state = 'dead' ORDER BY reason`);
+  const dead = await inbox.query(
+    `SELECT reason, error, place IS NOT NULL AS placed FROM webhook_outbox WHERE state = 'dead' ORDER BY reason`,
+  );
   expect(dead).toEqual([
     { reason: 'attempts-exhausted', error: 'busy', placed: true },
-    { reason: 'permanent-error', error: 'no such address', placed: true },
+    { reason: 'permanent-error', error: 'PermanentError: no such address', placed: true },
   ]);
   await until(() => inbox.alerts.filter(({ kind }) => kind === 'dead-letter').length === 2);
   failures.clear();
@@ -114,14 +131,20 @@ it('a broker that is down blocks nothing else, loses nothing and uses no attempt
   await consumer();
   await enqueue(inbox, 'mail', ['before']).then((ids) => inState(inbox, 'done', ids));
   await redis.kill();
-  const ids = await enqueue(inbox, 'mail', Array.from({ length: 30 }, (_, index) => `to ${index}`));
+  const ids = await enqueue(
+    inbox,
+    'mail',
+    Array.from({ length: 30 }, (_, index) => `to ${index}`),
+  );
   const local = await enqueue(inbox, 'local', ['a', 'b', 'c']);
   await inState(inbox, 'done', local);
   await until(async () => (await inbox.query(`SELECT FROM webhook_outbox WHERE attempt > 1`)).length > 0);
   await redis.start();
   await inState(inbox, 'done', ids);
   expect(await applied(ids)).toEqual(ids.map(() => 1));
-  const used = await inbox.query<{ most: number }>(`SELECT max(attempt - attempt_base) AS most FROM webhook_outbox`);
+  const used = await inbox.query<{ most: number }>(
+    `SELECT max(attempt - attempt_base) AS most FROM webhook_outbox`,
+  );
   expect(used).toEqual([{ most: 1 }]);
 }, 120_000);
 
@@ -170,17 +193,20 @@ it('copies of a message, at once and later, are applied once', async () => {
   expect(await inbox.query(`SELECT outcome FROM webhook_attempt`)).toEqual([{ outcome: 'done' }]);
 });
 
-it('a consumer that dies between its commit and the acknowledgement does not call again', async () => {
+it('a consumer that is killed between its commit and its report does not call again', async () => {
   const inbox = await sender();
-  const own = transport();
-  const mute: EffectTransport = { ...bound(own), report: () => new Promise<void>(() => undefined) };
-  const first = await startConsumer(mute, database, '0s');
+  const process = fork(fileURLToPath(new URL('consumer.process.ts', import.meta.url)), {
+    execArgv: ['--import', '@swc-node/register/esm-register'],
+    env: { ...env, DATABASE_URL: database.url, REDIS_URL: redis.url, QUEUES: `test-${nth}` },
+  });
+  const ended = once(process, 'exit');
   const ids = await enqueue(inbox, 'mail', ['ann']);
-  await until(async () => String(await applied(ids)) === '1');
-  await first.close();
+  expect(await ended).toEqual([null, 'SIGKILL']);
+  expect(await applied(ids)).toEqual([1]);
+  await inState(inbox, 'handed', ids);
   await consumer();
   await inState(inbox, 'done', ids);
-  expect(timesCalled(ids)).toEqual([1]);
+  expect(timesCalled(ids)).toEqual([0]);
   expect(await applied(ids)).toEqual([1]);
 }, 120_000);
 
@@ -191,19 +217,32 @@ it('effects that nobody reports raise an alert, are handed over again, and bear 
   expect(alert).toEqual({ kind: 'unheard', name: 'mail', rows: 1 });
   await inState(inbox, 'handed', ids);
   expect(await inbox.query(`SELECT DISTINCT outcome FROM webhook_attempt`)).toEqual([{ outcome: 'unheard' }]);
-  const [used] = await inbox.query<{ used: number }>(`SELECT attempt - attempt_base AS used FROM webhook_outbox`);
+  const [used] = await inbox.query<{ used: number }>(
+    `SELECT attempt - attempt_base AS used FROM webhook_outbox`,
+  );
   expect(used!.used).toBeLessThanOrEqual(1);
   const own = transport();
   open.push(own);
   const at = new Date().toISOString();
-  const done = { id: ids[0]!, effect: 'mail', life: 0, outcome: 'done', attempts: 1, begunAt: at, endedAt: at, host: 'h:1' } as const;
+  const done = {
+    id: ids[0]!,
+    effect: 'mail',
+    life: 0,
+    outcome: 'done',
+    attempts: 1,
+    begunAt: at,
+    endedAt: at,
+    host: 'h:1',
+  } as const;
   await own.report({ ...done, result: '"first"' });
   await own.report({ ...done, result: '"second"' });
   await own.report({ ...done, outcome: 'dead', error: 'late' });
   await own.report({ ...done, id: '00000000-0000-4000-8000-000000000000' });
   await inState(inbox, 'done', ids);
   await until(async () => (await queued('reports')) === 0);
-  expect(await inbox.query(`SELECT state, error FROM webhook_outbox`)).toEqual([{ state: 'done', error: null }]);
+  expect(await inbox.query(`SELECT state, error FROM webhook_outbox`)).toEqual([
+    { state: 'done', error: null },
+  ]);
   expect(await inbox.query(`SELECT result FROM webhook_outbox_data`)).toEqual([{ result: '"first"' }]);
 });
 
@@ -220,7 +259,15 @@ it('a death that is reported of a former life does not end the present one', asy
   const own = transport();
   open.push(own);
   const at = new Date().toISOString();
-  const dead = { id: ids[0]!, effect: 'mail', outcome: 'dead', attempts: 1, begunAt: at, endedAt: at, host: 'h:1' } as const;
+  const dead = {
+    id: ids[0]!,
+    effect: 'mail',
+    outcome: 'dead',
+    attempts: 1,
+    begunAt: at,
+    endedAt: at,
+    host: 'h:1',
+  } as const;
   await own.report({ ...dead, life: 0 });
   await until(async () => (await queued('reports')) === 0);
   expect(await inbox.query(`SELECT state FROM webhook_outbox`)).toEqual([{ state: 'handed' }]);

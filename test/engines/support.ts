@@ -92,7 +92,9 @@ export async function startConsumer(
   const consumer = { transport, shutdownGrace, concurrency: 5 };
   const moduleRef = await Test.createTestingModule({
     imports: [
-      ...(database === undefined ? [] : [TypeOrmModule.forRoot({ ...options(database.url), retryAttempts: 0 })]),
+      ...(database === undefined
+        ? []
+        : [TypeOrmModule.forRoot({ ...options(database.url), retryAttempts: 0 })]),
       EffectConsumerModule.forRoot(database === undefined ? { ...consumer, dataSource: false } : consumer),
     ],
     providers: [Postman],

@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { optionsSchema, resolveOptions } from '../../src/core/options/resolve-options.js';
 import { resolveSource } from '../../src/core/options/resolve-source.js';
+import type { EffectTransport } from '../../src/core/options/effect-transport.js';
+import type { TransportOptions } from '../../src/core/options/options.js';
+import { effectOf } from '../../src/handlers/effect.explorer.js';
+import { routeEffects } from '../../src/handlers/engine-routes.js';
+import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { POLICY_NAMES } from '../../src/sources/source-options.js';
 import {
   gitlab,
@@ -9,6 +14,7 @@ import {
   hmac,
   stripe,
   WebhooksModule,
+  type EffectOptions,
   type WebhooksOptions,
 } from '../../src/index.js';
 import { AWARDEE_SECRET, STRIPE_SECRET } from '../support/signing.js';
@@ -404,4 +410,99 @@ it('undefined is as good as an option that is left out', () => {
   const { provider } = githubSource();
   const source = (more: object) => resolveSource('github', { provider, secrets: ['a-secret'], ...more });
   expect(source({ ...policies, retention: { claims: undefined, bodies: undefined } })).toEqual(source({}));
+});
+
+describe('effects that go to an engine', () => {
+  const engine = (keepsOrder = false): EffectTransport => {
+    const nothing = async () => undefined;
+    const subscribe = async () => ({ close: nothing });
+    return {
+      name: 'engine',
+      keepsOrder,
+      publish: async () => [],
+      consume: subscribe,
+      report: nothing,
+      onReports: subscribe,
+      close: nothing,
+    };
+  };
+  const route = (options: EffectOptions, given: Partial<TransportOptions> = {}) => {
+    const registry = new HandlerRegistry();
+    const origin = { at: "Mails.mail @OnEffect('mail')", code: {}, module: 'AppModule' };
+    registry.addEffect(effectOf('mail', options, { origin, instance: {}, invoke: () => undefined }));
+    const transports = [{ transport: engine(), effects: ['mail'], ...given }];
+    const resolved = resolveOptions({ sources: {}, transports });
+    return () => routeEffects(registry, resolved.transports);
+  };
+
+  it.each<[string, EffectOptions, Partial<TransportOptions>, string]>([
+    [
+      'a name without a method',
+      {},
+      { effects: ['mial'] },
+      "transports.0 (engine).effects: expected names of effects, and no method has @OnEffect('mial'); did you mean 'mail'?",
+    ],
+    [
+      'a former name',
+      { was: ['letter'] },
+      { effects: ['letter'] },
+      "'letter' is a former name: expected today's, 'mail'",
+    ],
+    [
+      'a method that is here',
+      {},
+      { effects: [], elsewhere: ['mail'] },
+      "Mails.mail @OnEffect('mail') is here: name it in `effects`",
+    ],
+    [
+      'an order that the engine does not keep',
+      { key: () => 'k' },
+      {},
+      "key cannot be kept for an effect that the engine 'engine' has",
+    ],
+    [
+      'a dead row that holds its key',
+      { key: () => 'k', onDead: 'block' },
+      { transport: engine(true) },
+      "onDead: 'block' cannot be kept",
+    ],
+    ['doubts for a person', { inDoubt: 'park' }, {}, "inDoubt: 'park' cannot be kept"],
+    ['a destination', { destination: () => 'd' }, {}, 'destination cannot be kept'],
+    ['a rate', { rate: '1/s' }, {}, 'rate cannot be kept'],
+    ['a limit of failures', { opensAfter: 3 }, {}, 'opensAfter cannot be kept'],
+  ])('%s is refused with the reason', (_, options, given, text) => {
+    expect(route(options, given)).toThrow(text);
+  });
+
+  it('what the engine and the consumer keep is routed, and a method elsewhere needs none here', () => {
+    const probe = async () => 'unknown' as const;
+    expect(route({ probe, probeFirst: true, opensAfter: false, retry: { maxAttempts: 3 } })).not.toThrow();
+    expect(route({ key: () => 'k' }, { transport: engine(true) })).not.toThrow();
+    expect(route({}, { elsewhere: ['print'] })).not.toThrow();
+  });
+
+  it.each<[string, object, string]>([
+    [
+      'an effect in two',
+      {
+        transports: [
+          { transport: engine(), effects: ['mail'] },
+          { transport: engine(), elsewhere: ['mail'] },
+        ],
+      },
+      "effect 'mail' is in transports.0 (engine) and in transports.1 (engine): expected each effect once",
+    ],
+    [
+      'no transport',
+      { transports: [{ transport: { name: 'mine' } }] },
+      'transports.0.transport: expected an EffectTransport, such as bullmq({ connection }), received an object',
+    ],
+    [
+      'no time',
+      { transports: [{ transport: engine(), unheardAfter: 10 }] },
+      'unheardAfter: expected at least 1000 milliseconds, received 10',
+    ],
+  ])('%s is refused', (_, options, text) => {
+    expect(boot(() => ({ sources: {}, ...options }))).toThrow(text);
+  });
 });

@@ -74,6 +74,7 @@ function optionNames(schema: unknown, at = ''): string[] {
 /** The module that an entry of package.json gives. */
 function sourceOf(name: string): string {
   if (name === '.') return './src/index.ts';
+  if (existsSync(`src/transports/${name.slice(2)}`)) return `./src/transports/${name.slice(2)}/index.ts`;
   return name === './migrations' ? './migrations/index.ts' : `./src/${name.slice(2)}/index.ts`;
 }
 

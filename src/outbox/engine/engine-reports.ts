@@ -29,7 +29,8 @@ export class EngineReports {
 
   /** @throws when the report must come again: the database is down, or the row's hand-over is not recorded yet */
   async record(report: EffectReport): Promise<void> {
-    if (!isReport(report)) return this.passOver('malformed', 'a report of an engine has not the fields of one');
+    if (!isReport(report))
+      return this.passOver('malformed', 'a report of an engine has not the fields of one');
     const { id, effect, outcome } = report;
     const isDead = outcome === 'dead';
     if (isDead) this.unreported.recordDead(id);

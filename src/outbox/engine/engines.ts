@@ -61,7 +61,7 @@ export class Engines {
   /** Has rows handed over again whose time for a report has passed, under the same ids. Returns how many. */
   async takeBackUnheard(): Promise<number> {
     const rows = new Map<string, number>();
-    for (let found = MAX_ROWS; found === MAX_ROWS; ) {
+    for (let found = MAX_ROWS; found === MAX_ROWS;) {
       const names = await this.statements.send((manager) => this.store.takeBackUnheard(manager, MAX_ROWS));
       found = 0;
       for (const { name, rows: count } of names) {

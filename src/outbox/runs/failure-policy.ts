@@ -31,7 +31,11 @@ export function nextOf(to: FailedSettle, { awaitRedelivery }: FailurePolicy): st
 }
 
 /** The state of a row after a failed attempt. */
-export function decide(row: Pick<LeasedRow, 'tries' | 'ageMs' | 'event'>, error: unknown, policy: FailurePolicy): FailedSettle {
+export function decide(
+  row: Pick<LeasedRow, 'tries' | 'ageMs' | 'event'>,
+  error: unknown,
+  policy: FailurePolicy,
+): FailedSettle {
   if (error instanceof UnreadableBody) {
     return { state: 'dead', reason: policy.effect ? 'unreadable-payload' : 'unreadable-body' };
   }

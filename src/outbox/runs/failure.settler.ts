@@ -28,7 +28,8 @@ const MAY_DUPLICATE = '; another attempt may do it twice';
  * How a run ended. `refused`: a repeated run would have enqueued new effects, and its row is as before. `put-off`: its destination must not
  * be called now, and the attempt does not count. `handed`: an engine has it. `lost`: the lease belonged to another process, so nothing was recorded.
  */
-export type RunOutcome = 'done' | 'superseded' | 'refused' | 'retry' | 'dead' | 'parked' | 'lost' | 'put-off' | 'handed';
+export type RunOutcome =
+  'done' | 'superseded' | 'refused' | 'retry' | 'dead' | 'parked' | 'lost' | 'put-off' | 'handed';
 export type FailureOutcome = Exclude<RunOutcome, 'done' | 'superseded' | 'put-off' | 'handed'>;
 
 /** A transaction of the caller's. */

@@ -74,7 +74,8 @@ class BullmqTransport implements EffectTransport {
         // One transaction of Redis: all or none.
         await this.queue(queue).addBulk(jobs);
       } catch (error) {
-        for (const message of some) errors.set(message, error instanceof Error ? error : new Error(String(error)));
+        for (const message of some)
+          errors.set(message, error instanceof Error ? error : new Error(String(error)));
       }
     });
     await Promise.all(adding);
@@ -138,6 +139,8 @@ class BullmqTransport implements EffectTransport {
     handle: Handle<T>,
     concurrency: number,
   ): Promise<Subscription> {
+    // A worker that cannot have a connection, for want of a driver, would try again without a pause.
+    await Promise.all(queues.map((name) => this.queue(name).waitUntilReady()));
     const work = new BullmqWork(handle, concurrency);
     const lockDuration = toMs(this.options.lock ?? '30s')!;
     const { connection, prefix } = this.options;
@@ -153,7 +156,6 @@ class BullmqTransport implements EffectTransport {
       worker.on('error', (error) => this.logOutage(error));
       work.workers.push(worker);
     }
-    await Promise.all(work.workers.map((worker) => worker.waitUntilReady()));
     return work;
   }
 
@@ -198,7 +200,8 @@ class BullmqWork<T> implements Subscription {
       return { kind: 'again', delayMs: 0 };
     }
     try {
-      return await this.handle(data, { attempt: attemptsStarted, signal: this.aborted.signal });
+      const { signal } = this.aborted;
+      return await orAborted(this.handle(data, { attempt: attemptsStarted, signal }), signal);
     } catch {
       return { kind: 'again', delayMs: this.closing.signal.aborted ? 0 : AGAIN_MS };
     } finally {
