@@ -17,7 +17,7 @@ import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
 import { Deadline } from '../outbox/runs/deadline.js';
 import { effectPolicy } from '../outbox/runs/effect.settler.js';
 import { decide } from '../outbox/runs/failure-policy.js';
-import { ConsumedStore, type ConsumedEffect } from '../storage/consumed.store.js';
+import { ConsumedStore, type ConsumedEffect } from '../storage/engine/consumed.store.js';
 import { NotCommitted, onConnection } from '../storage/postgres/connection.js';
 import { UserTransaction } from '../storage/postgres/user-transaction.js';
 import { ConsumedRun, keyExpired, NotAllowed } from './consumed.run.js';

@@ -24,7 +24,7 @@ import { DecoratedProviders } from '../handlers/decorated.providers.js';
 import { EffectExplorer } from '../handlers/effect.explorer.js';
 import { refuseUnkept } from '../handlers/engine-routes.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { ConsumedStore } from '../storage/consumed.store.js';
+import { ConsumedStore } from '../storage/engine/consumed.store.js';
 import { hearErrors, onConnection, poolSize } from '../storage/postgres/connection.js';
 import { dataSourceProvider } from '../storage/schema/data-source.provider.js';
 import { fixSchema } from '../storage/schema/own-schema.js';

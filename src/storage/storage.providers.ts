@@ -10,7 +10,7 @@ import { DestinationStore } from './destination.store.js';
 import { DecisionStore } from './desk/decision.store.js';
 import { EffectStore } from './desk/effect.store.js';
 import { ErasureStore } from './desk/erasure.store.js';
-import { EngineStore } from './engine.store.js';
+import { EngineStore } from './engine/engine.store.js';
 import { LeaseStore } from './lease.store.js';
 import { NotifyStore } from './notify.store.js';
 import { OutboxStore } from './outbox.store.js';

@@ -10,7 +10,7 @@ import {
   type EffectTransport,
 } from '../../src/index.js';
 import { bullmq } from '../../src/transports/bullmq/index.js';
-import { EngineStore } from '../../src/storage/engine.store.js';
+import { EngineStore } from '../../src/storage/engine/engine.store.js';
 import { until } from '../support/application.js';
 import { type TestDatabase } from '../support/database.js';
 import { startRedis, type Engine } from '../support/engines.js';

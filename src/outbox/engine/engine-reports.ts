@@ -5,7 +5,7 @@ import { Throttle } from '../../core/log/throttle.js';
 import type { EffectReport } from '../../core/options/effect-transport.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { measure } from '../../core/telemetry/meters.js';
-import { EngineStore, type Reported } from '../../storage/engine.store.js';
+import { EngineStore, type Reported } from '../../storage/engine/engine.store.js';
 import { FailureSettler } from '../runs/failure.settler.js';
 import { LoneStatements } from '../runs/lone-statements.js';
 import { UnreportedDeaths } from '../runs/unreported-deaths.js';

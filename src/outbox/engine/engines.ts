@@ -7,7 +7,7 @@ import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import { endsWithin, sleep } from '../../core/time/waits.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { EngineStore } from '../../storage/engine.store.js';
+import { EngineStore } from '../../storage/engine/engine.store.js';
 import { HostTimers } from '../host-timers.js';
 import { LoneStatements } from '../runs/lone-statements.js';
 import { WakeUp } from '../wake/wake-up.js';

@@ -5,7 +5,7 @@ import type { EffectMessage, EffectTransport } from '../../core/options/effect-t
 import type { EngineRoute } from '../../core/options/resolve-transports.js';
 import { orAborted } from '../../core/time/waits.js';
 import { HandlerRegistry, namesOf, type Effect } from '../../handlers/handler.registry.js';
-import { EngineStore } from '../../storage/engine.store.js';
+import { EngineStore } from '../../storage/engine/engine.store.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { TurnStore } from '../../storage/turn.store.js';

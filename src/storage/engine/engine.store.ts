@@ -1,15 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { storable, type EventKey } from '../core/event.js';
-import { MAX_ERROR_BYTES } from '../core/log/log.js';
-import type { EffectReport } from '../core/options/effect-transport.js';
-import type { DeadReason, OutboxState } from '../core/states.js';
-import { endedAttempts } from './desk/attempt.store.js';
-import type { Lease } from './leased-rows.js';
-import { FENCED_ROWS, fences } from './pending.sql.js';
-import { query } from './schema/own-schema.js';
-import { MAX_PLACE_BYTES } from './settle.store.js';
-import { PLACE } from './turn.sql.js';
+import { storable, type EventKey } from '../../core/event.js';
+import { MAX_ERROR_BYTES } from '../../core/log/log.js';
+import type { EffectReport } from '../../core/options/effect-transport.js';
+import type { DeadReason, OutboxState } from '../../core/states.js';
+import { endedAttempts } from '../desk/attempt.store.js';
+import type { Lease } from '../leased-rows.js';
+import { FENCED_ROWS, fences } from '../pending.sql.js';
+import { query } from '../schema/own-schema.js';
+import { MAX_PLACE_BYTES } from '../settle.store.js';
+import { PLACE } from '../turn.sql.js';
 
 /** A row whose message an engine has confirmed. */
 export interface HandedRow extends Lease {

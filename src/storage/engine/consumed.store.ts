@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { query } from './schema/own-schema.js';
+import { query } from '../schema/own-schema.js';
 
 /** An effect that was done here. */
 export interface ConsumedEffect {
