@@ -50,6 +50,8 @@ export interface LeasedRow extends Lease {
   readonly begun: boolean;
   /** Milliseconds since the row was first leased. */
   readonly ageMs: number;
+  /** Of an effect, by the database's clock. */
+  readonly firstLeasedAt?: Date;
   /** On this process's monotonic clock, not before the event had arrived, or before the row became due once more. */
   readonly arrivedAt?: number;
   readonly event?: StoredEvent;
@@ -100,6 +102,7 @@ export interface LeaseQueryRow {
   trace: string | null;
   begun: boolean;
   age_ms: number;
+  first_leased_at: Date | null;
   queued_ms: number;
   exhausted: boolean;
   reason: ExhaustedRow['reason'] | null;
@@ -150,6 +153,7 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
         trace: row.trace ?? undefined,
         begun: row.begun,
         ageMs: row.age_ms,
+        firstLeasedAt: row.first_leased_at ?? undefined,
         arrivedAt: arrival(row, leasedAt),
         event,
         payload: row.payload ?? undefined,

@@ -39,7 +39,7 @@ const TAKE = `
     RETURNING o.*, due.exhausted, due.was_lost, due.moves, due.was_due, due.last_attempt, due.last_begun, due.last_until, due.last_by
   ), ${LOST_ATTEMPTS}
   SELECT t.id, t.kind, t.name, t.key, t.attempt, t.attempt - t.attempt_base - ${FORGIVEN('t')} AS tries, t.lost, t.was_lost,
-         t.alone, t.moves, ${isoText('t.was_due')} AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun,
+         t.alone, t.moves, ${isoText('t.was_due')} AS was_due, t.exhausted, t.reason, t.error, t.order_key, t.order_name, t.generation, t.rerun, t.trace, t.begun_at IS NOT NULL AS begun, CASE WHEN t.kind = 'effect' THEN t.first_leased_at END AS first_leased_at,
          extract(epoch FROM clock_timestamp() - t.first_leased_at)::float8 * 1000 AS age_ms,
          extract(epoch FROM clock_timestamp() - t.created_at)::float8 * 1000 AS queued_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, ${millis('c.occurred_at')} AS occurred_ms,

@@ -266,8 +266,13 @@ describe('C metrics', () => {
     );
     expect(text).toMatch(/webhook_inbox_backlog_rows\{[^}]*state="dead"[^}]*\} [1-9]/);
     expect(text).not.toContain(CANARY);
-    // Nothing is lost on this machine, contradicts, or is overdue: these have no value.
-    const silent = ['webhook_inbox.lease.losses', 'webhook_inbox.backlog.age', 'webhook_inbox.conflicts'];
+    // Nothing is lost on this machine, contradicts, is overdue, or is handed to an engine: these have no value.
+    const silent = [
+      'webhook_inbox.lease.losses',
+      'webhook_inbox.backlog.age',
+      'webhook_inbox.conflicts',
+      'webhook_inbox.reports',
+    ];
     const missing = Object.keys(METRICS).filter(
       (name) => !silent.includes(name) && !text.includes(`# TYPE ${name.replaceAll('.', '_')}`),
     );

@@ -21,7 +21,7 @@ export interface EffectMessage {
   readonly event?: { readonly source: string; readonly tenant: string; readonly eventId: string };
   /** W3C trace context in which it was enqueued. */
   readonly trace?: string;
-  /** ISO 8601, by the relay's clock: when it was first handed over, or first run by a relay. */
+  /** ISO 8601, by the clock of the relay's database: when it was first handed over, or first run by a relay. */
   readonly since?: string;
   /** An earlier attempt or an earlier copy of this message may have reached the outside world. @default false */
   readonly repeated?: boolean;

@@ -128,7 +128,7 @@ export class HandOver {
 }
 
 function messageOf({ name: effect }: Effect, row: LeasedRow, life: number): EffectMessage {
-  const { id, payload, orderKey, event, trace, ageMs, begun, attempt } = row;
+  const { id, payload, orderKey, event, trace, firstLeasedAt, begun, attempt } = row;
   return {
     id,
     messageId: life === 0 ? id : `${id}-${life}`,
@@ -138,7 +138,7 @@ function messageOf({ name: effect }: Effect, row: LeasedRow, life: number): Effe
     orderKey: orderKey?.key,
     event: event && { source: event.source, tenant: event.tenant, eventId: event.eventId },
     trace,
-    since: new Date(Date.now() - ageMs).toISOString(),
+    since: firstLeasedAt?.toISOString(),
     repeated: begun || attempt > 1,
   };
 }
