@@ -79,10 +79,11 @@ describe.each([
       return row!['QUERY PLAN'][0].Plan;
     });
   const oldKeys = async () => {
-    const keys = await database.query<{ source: string; tenant: string; event_id: string }>(
-      `SELECT source, tenant, event_id FROM webhook_claim WHERE source = 'awardee' ORDER BY received_at LIMIT ${LIMIT}`,
+    const keys = await database.query<{ source: string; tenant: string; event_id: string; id: string }>(
+      `SELECT source, tenant, event_id, id FROM webhook_claim WHERE source = 'awardee' ORDER BY received_at LIMIT ${LIMIT}`,
     );
-    return [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id), 30 * DAY_MS];
+    const column = (of: 'source' | 'tenant' | 'event_id' | 'id') => keys.map((key) => key[of]);
+    return [column('source'), column('tenant'), column('event_id'), 30 * DAY_MS, column('id')];
   };
 
   const STATEMENTS: readonly [

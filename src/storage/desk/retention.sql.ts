@@ -1,8 +1,9 @@
 import { isoText } from '../stored-event.js';
 
 // The planner prefers a hash of the whole outbox to 500 look-ups in it. That takes 290 ms instead of 16 for 100 claims at 300,000 rows with
-// fresh statistics, and longer with more rows.
-export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`;
+// fresh statistics, and longer with more rows. It takes a range of ids for a two-hundredth of the table, and would read that by bitmap.
+export const INDEXES_ONLY = `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off;
+  SET LOCAL enable_mergejoin = off`;
 
 /**
  * Whether a row `o` keeps its event at any age. Unsettled work always does. Dead work does for as long as its source keeps claims, counted
@@ -12,13 +13,21 @@ const keeps = (states: string, ageMs: string) => `(
   o.state IN (${states})
   OR (o.settled_at >= now() - ${ageMs} * interval '1 ms' AND (o.state = 'dead' OR (o.state <> 'erased' AND o.attempt_base > 0))))`;
 
+/**
+ * Whether a row `o` is of the claim `c`: as `webhook_rows_of`, written out. At ten million claims it takes 3 µs where the function takes 40,
+ * which were half of a prune.
+ */
+const isOf = (c: string) => `
+  o.id BETWEEN (overlay(left(${c}.id::text, 18) PLACING '8' FROM 15) || '-0000-000000000000')::uuid
+           AND (overlay(left(${c}.id::text, 18) PLACING '8' FROM 15) || '-ffff-ffffffffffff')::uuid
+    AND o.source = ${c}.source AND o.tenant = ${c}.tenant AND o.event_id = ${c}.event_id`;
+
 const kept = (states: string) => `
-  EXISTS (SELECT FROM webhook_outbox o
-           WHERE o.id = ANY (webhook_rows_of(c.source, c.tenant, c.event_id)) AND ${keeps(states, '$2')})`;
+  EXISTS (SELECT FROM webhook_outbox o WHERE ${isOf('c')} AND ${keeps(states, '$2')})`;
 
 // It begins where the batch before has ended: a night reads each claim that is kept for its rows once, as those of a mass replay are.
 export const LOCK_OLD_CLAIMS = `
-  SELECT c.source, c.tenant, c.event_id, ${isoText('c.received_at')} AS at FROM webhook_claim c
+  SELECT c.source, c.tenant, c.event_id, c.id, ${isoText('c.received_at')} AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz
      AND NOT ${kept(`'pending', 'parked', 'handed'`)}
    ORDER BY c.received_at LIMIT $3
@@ -31,17 +40,17 @@ export const LOCK_OLD_CLAIMS = `
  */
 const going = (unsettledStates: string) => `
   old AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS k(source, tenant, event_id)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $5::uuid[]) AS k(source, tenant, event_id, id)
   ), rows AS MATERIALIZED (
     SELECT o.id, o.source, o.tenant, o.event_id, ${keeps(unsettledStates, '$4')} AS keeps
-      FROM old JOIN webhook_outbox o ON o.id = ANY (webhook_rows_of(old.source, old.tenant, old.event_id))
+      FROM old JOIN webhook_outbox o ON ${isOf('old')}
        FOR UPDATE OF o SKIP LOCKED
   ), staying AS MATERIALIZED (
     SELECT o.source, o.tenant, o.event_id
-      FROM old JOIN webhook_outbox o ON o.id = ANY (webhook_rows_of(old.source, old.tenant, old.event_id))
+      FROM old JOIN webhook_outbox o ON ${isOf('old')}
      WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND NOT r.keeps)
   ), going AS MATERIALIZED (
-    SELECT * FROM old EXCEPT SELECT * FROM staying
+    SELECT source, tenant, event_id FROM old EXCEPT SELECT * FROM staying
   )`;
 
 export const DELETE_CLAIMS = `
@@ -75,7 +84,7 @@ export const DELETE_CLAIMS = `
 // Dead work keeps its body: a person may start it again. These batches also go on where the one before ended. An index of the claims
 // that still have a body would be written by every claim, for the few sources that empty bodies sooner.
 export const LOCK_OLD_BODIES = `
-  SELECT c.source, c.tenant, c.event_id, ${isoText('c.received_at')} AS at FROM webhook_claim c
+  SELECT c.source, c.tenant, c.event_id, c.id, ${isoText('c.received_at')} AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz AND c.body IS NOT NULL
      AND NOT ${kept(`'pending', 'parked', 'dead'`)}
    ORDER BY c.received_at LIMIT $3

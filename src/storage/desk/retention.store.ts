@@ -179,11 +179,17 @@ async function pageOf(
   limit: number,
   cursor = '-infinity',
 ): Promise<ClaimsPage> {
-  const keys = await query<(Key & { at: string })[]>(manager, lock, [source, ageMs, limit, cursor]);
+  const keys = await query<(Key & { id: string; at: string })[]>(manager, lock, [
+    source,
+    ageMs,
+    limit,
+    cursor,
+  ]);
   const last = keys.at(-1)?.at ?? cursor;
   if (keys.length === 0) return { count: 0, looked: 0, last };
-  const columns = [keys.map((k) => k.source), keys.map((k) => k.tenant), keys.map((k) => k.event_id), ageMs];
-  return { count: await counted(manager, act, columns), looked: keys.length, last };
+  const column = (of: 'source' | 'tenant' | 'event_id' | 'id') => keys.map((key) => key[of]);
+  const values = [column('source'), column('tenant'), column('event_id'), ageMs, column('id')];
+  return { count: await counted(manager, act, values), looked: keys.length, last };
 }
 
 async function counted(manager: EntityManager, sql: string, parameters: unknown[]): Promise<number> {
