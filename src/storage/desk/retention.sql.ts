@@ -36,21 +36,21 @@ export const LOCK_OLD_CLAIMS = `
 /**
  * Of the locked claims those that may go. It is a statement of its own, after the lock, so that it sees a replay that committed in between.
  * An event stays if another transaction has locked one of its rows. It also stays if a row turns out to be unsettled under its lock. A
- * redelivery revives dead rows without the claim's lock, and the reconciler makes done rows run again.
+ * redelivery revives dead rows without the claim's lock, and the reconciler makes done rows run again. NOT IN is hashed. Joined, 500 of
+ * these rows are compared with each of 500: that took 240 ms of 270.
  */
 const going = (unsettledStates: string) => `
   old AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $5::uuid[]) AS k(source, tenant, event_id, id)
   ), rows AS MATERIALIZED (
-    SELECT o.id, o.source, o.tenant, o.event_id, ${keeps(unsettledStates, '$4')} AS keeps
+    SELECT o.id, old.id AS claim_id, ${keeps(unsettledStates, '$4')} AS keeps
       FROM old JOIN webhook_outbox o ON ${isOf('old')}
        FOR UPDATE OF o SKIP LOCKED
   ), staying AS MATERIALIZED (
-    SELECT o.source, o.tenant, o.event_id
-      FROM old JOIN webhook_outbox o ON ${isOf('old')}
-     WHERE NOT EXISTS (SELECT FROM rows r WHERE r.id = o.id AND NOT r.keeps)
+    SELECT old.id FROM old JOIN webhook_outbox o ON ${isOf('old')}
+     WHERE o.id NOT IN (SELECT id FROM rows WHERE NOT keeps)
   ), going AS MATERIALIZED (
-    SELECT source, tenant, event_id FROM old EXCEPT SELECT * FROM staying
+    SELECT source, tenant, event_id FROM old WHERE id NOT IN (SELECT id FROM staying)
   )`;
 
 export const DELETE_CLAIMS = `
@@ -63,8 +63,7 @@ export const DELETE_CLAIMS = `
   ), found_by AS (
     DELETE FROM webhook_payload_value v USING claims WHERE v.claim_id = claims.id
   ), gone AS (
-    DELETE FROM webhook_outbox o USING rows r, going g
-     WHERE o.id = r.id AND r.source = g.source AND r.tenant = g.tenant AND r.event_id = g.event_id
+    DELETE FROM webhook_outbox o USING rows r WHERE o.id = r.id AND r.claim_id NOT IN (SELECT id FROM staying)
     RETURNING o.id
   ), data AS (
     DELETE FROM webhook_outbox_data d USING gone WHERE d.outbox_id = gone.id
