@@ -1,4 +1,4 @@
-// What a long history costs: node --import @swc-node/register/esm-register bench/history.ts [claims] [bytes of a body] [claims to prune]
+// The cost of a long history: node --import @swc-node/register/esm-register bench/history.ts [claims] [bytes of a body] [claims to prune]
 //
 // It fills empty tables with so many settled events, a handler row each. Then it measures their size, a claim, a duplicate, a look, and a
 // prune beside claims that follow each other without a pause. With DATABASE_URL, 0 to prune fills only, and a later run measures.

@@ -133,7 +133,7 @@ describe('with a streaming standby', () => {
   });
   beforeEach(inSync);
 
-  // Spelt out: a list that is missing here is one that nobody has thought of.
+  // Spelt out: made of the code's own table, a list could be missing in both.
   const LISTS = [
     'events',
     'effects',
@@ -213,7 +213,7 @@ describe('with a streaming standby', () => {
       const methods = Object.getOwnPropertyNames(Object.getPrototypeOf(service));
       for (const name of methods.filter((one) => one !== 'constructor')) {
         const method = Reflect.get(service, name) as (...given: unknown[]) => unknown;
-        // What it answers to nothing is not the question.
+        // Without arguments most of them refuse.
         await Promise.resolve()
           .then(() => method.call(service))
           .catch(() => undefined);

@@ -29,7 +29,7 @@ export function fromPrimary<T>(work: () => Promise<T>): Promise<T> {
   return uses.run(undefined, work);
 }
 
-/** The replicas of a DataSource (`replication.slaves`), of which TypeORM takes any one. */
+/** The replicas of a DataSource (`replication.slaves`). TypeORM takes any one of them for a read. */
 export class Replica {
   private readonly logger = new InboxLogger();
   private avoidedUntil = -Infinity;
