@@ -39,6 +39,7 @@ interface PgConnection {
 /** A statement that is prepared on a connection. */
 export interface Prepared {
   readonly since: number;
+  uses: number;
   /** Of its rows; undefined where it gives none. Described once: of thirty columns that takes longer than reading a row of them. */
   readonly fields: unknown;
 }
@@ -47,7 +48,10 @@ export interface Prepared {
  * How long a plan is kept. A kept plan fits the table as it was: one made for a table of one page reads it from end to end. PostgreSQL
  * makes it anew when autovacuum has run, up to a minute later. Here it is never older than this.
  */
-const PLAN_MS = 1_000;
+const PLAN_MS = 10_000;
+/** A plan that is used often is made anew sooner, after so many milliseconds and uses. PostgreSQL plans the first five uses one by one. */
+const BUSY_PLAN_MS = 1_000;
+const BUSY_USES = 100;
 
 /** pg's Query. Its types declare little of it. */
 const PgQuery = Query as unknown as new (
@@ -104,7 +108,8 @@ export class OneMessage extends PgQuery {
       callback: (error: Error | null) => {
         // After an error it is not known which of them were prepared.
         if (error === null)
-          for (const [name, fields] of this.fresh) prepared.set(name, { since: performance.now(), fields });
+          for (const [name, fields] of this.fresh)
+            prepared.set(name, { since: performance.now(), uses: 0, fields });
         // pg reports a failure to the callback alone.
         this.emit('close');
         done(this.answers(error));
@@ -174,7 +179,7 @@ export class OneMessage extends PgQuery {
     const { sql } = this.statements[nth]!;
     const name = this.names[nth];
     const is = name === undefined ? undefined : this.prepared.get(name);
-    const isPrepared = is !== undefined && performance.now() - is.since < PLAN_MS;
+    const isPrepared = is !== undefined && !isOld(is);
     if (name === undefined) to.parse({ text: sql });
     else if (!isPrepared) {
       // One that is old, or left over from a message that failed, would be in the way. To close none is no error.
@@ -183,10 +188,17 @@ export class OneMessage extends PgQuery {
       this.fresh.set(name, undefined);
     }
     to.bind({ statement: name, values: this.encoded[nth]! });
-    if (isPrepared) this.described.set(nth, is.fields);
-    else to.describe({ type: 'P' });
+    if (isPrepared) {
+      is.uses += 1;
+      this.described.set(nth, is.fields);
+    } else to.describe({ type: 'P' });
     to.execute({});
   }
+}
+
+function isOld({ since, uses }: Prepared): boolean {
+  const ageMs = performance.now() - since;
+  return ageMs >= PLAN_MS || (ageMs >= BUSY_PLAN_MS && uses >= BUSY_USES);
 }
 
 type Encoded = string | Buffer | null;
