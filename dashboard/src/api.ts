@@ -200,11 +200,12 @@ export async function collectEvents(filter: string, max: number): Promise<EventK
   return events.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })).toReversed();
 }
 
-/** The first `max` items of a list that comes in pages. */
+/** The first `max` items of a list that comes in pages, by the primary: an action takes them. */
 export async function collect<T>(
   page: (after?: string) => Promise<{ items: T[]; next?: string | undefined }>,
   max: number,
 ): Promise<T[]> {
+  freshUntil = Date.now() + FRESH_MS;
   const all: T[] = [];
   let after: string | undefined;
   do {
