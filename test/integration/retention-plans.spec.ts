@@ -23,6 +23,7 @@ interface Plan {
   readonly 'Index Name'?: string;
   readonly 'Actual Rows'?: number;
   readonly 'Rows Removed by Filter'?: number;
+  readonly 'Rows Removed by Join Filter'?: number;
   readonly 'Shared Hit Blocks'?: number;
   readonly 'Shared Read Blocks'?: number;
   readonly Plans?: readonly Plan[];
@@ -134,6 +135,9 @@ describe.each([
         all.filter((node) => node['Node Type'] === 'Seq Scan').map((node) => node['Relation Name']),
       ).toEqual([]);
       const blocks = (plan['Shared Hit Blocks'] ?? 0) + (plan['Shared Read Blocks'] ?? 0);
+      // No part of a batch is compared with each row of another part, which is quadratic.
+      const compared = all.map((node) => node['Rows Removed by Join Filter'] ?? 0);
+      expect(Math.max(...compared)).toBeLessThanOrEqual(2 * LIMIT);
       // For each of the 100 at most so many pages, whatever the tables hold.
       expect(blocks).toBeLessThan(LIMIT * pages);
       if (events < 1_000) return;
