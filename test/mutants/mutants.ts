@@ -588,4 +588,40 @@ export const MUTANTS: readonly Mutant[] = [
     spec: 'test/integration/lease.spec.ts',
     test: 'lets nothing through that a process does whose lease has ended',
   },
+  {
+    name: 'a row is handed before the engine has confirmed its message',
+    edits: [
+      edit(
+        'src/outbox/engine/engine-link.ts',
+        'const errors = await this.publish(batch);',
+        'await this.settle(batch.map(({ row }) => row));\n    const errors = await this.publish(batch);',
+      ),
+    ],
+    spec: 'test/engines/bullmq.spec.ts',
+    test: 'a broker that is down blocks nothing else',
+  },
+  {
+    name: 'a consumer reports an effect before its transaction has committed',
+    edits: [
+      edit(
+        'src/consumer/consumer.runs.ts',
+        'result = await this.run(run);',
+        "await this.report(run, run.report('done'), delivery.signal);\n      result = await this.run(run);",
+      ),
+    ],
+    spec: 'test/engines/bullmq.spec.ts',
+    test: 'a consumer retries, reports the death',
+  },
+  {
+    name: 'a report of death ends another life of the row',
+    edits: [
+      edit(
+        'src/storage/engine/engine.store.ts',
+        "f.state = 'handed' AND f.life = $6",
+        "f.state = 'handed' AND $6::int IS NOT NULL",
+      ),
+    ],
+    spec: 'test/engines/bullmq.spec.ts',
+    test: 'a death that is reported of a former life',
+  },
 ];

@@ -1,7 +1,4 @@
 import { DelayedError, Queue, Worker, type ConnectionOptions, type Job } from 'bullmq';
-import { errorText, logLine } from '../../core/log/log.js';
-import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { Outage } from '../../core/log/outage.js';
 import { toMs, type Duration } from '../../core/options/duration.js';
 import type {
   EffectMessage,
@@ -11,7 +8,9 @@ import type {
   Subscription,
   Verdict,
 } from '../../core/options/effect-transport.js';
-import { endsWithin, orAborted } from '../../core/time/waits.js';
+import { endsWithin } from '../../core/time/waits.js';
+import { Runs } from '../runs.js';
+import { asError, Trouble } from '../trouble.js';
 
 /** Options of `bullmq()`. */
 export interface BullmqOptions {
@@ -28,7 +27,7 @@ export interface BullmqOptions {
 /** A job has no limit of attempts and of stalls: the consumer decides. BullMQ would drop it. */
 const WITHOUT_LIMIT = 2 ** 31 - 1;
 const AGAIN_MS = 1_000;
-const CLOSE_MS = 1_000;
+const CLOSE_MS = 6_000;
 const REPORTS_AT_ONCE = 20;
 const JOB = {
   attempts: WITHOUT_LIMIT,
@@ -51,8 +50,7 @@ export function bullmq(options: BullmqOptions): EffectTransport {
 class BullmqTransport implements EffectTransport {
   readonly name = 'bullmq';
   readonly keepsOrder = false;
-  private readonly logger = new InboxLogger();
-  private readonly outage = new Outage();
+  private readonly trouble = new Trouble(this.name);
   private readonly queues = new Map<string, Queue>();
 
   constructor(private readonly options: BullmqOptions) {}
@@ -74,8 +72,7 @@ class BullmqTransport implements EffectTransport {
         // One transaction of Redis: all or none.
         await this.queue(queue).addBulk(jobs);
       } catch (error) {
-        for (const message of some)
-          errors.set(message, error instanceof Error ? error : new Error(String(error)));
+        for (const message of some) errors.set(message, asError(error));
       }
     });
     await Promise.all(adding);
@@ -128,7 +125,7 @@ class BullmqTransport implements EffectTransport {
       // A command that waits for a connection would be sent after the relay has given it up.
       const failing = isConnection(connection) ? connection : { ...connection, enableOfflineQueue: false };
       queue = new Queue(name, { connection: failing, prefix });
-      queue.on('error', (error) => this.logOutage(error));
+      queue.on('error', this.trouble.tell);
       this.queues.set(name, queue);
     }
     return queue;
@@ -141,7 +138,7 @@ class BullmqTransport implements EffectTransport {
   ): Promise<Subscription> {
     // A worker that cannot have a connection, for want of a driver, would try again without a pause.
     await Promise.all(queues.map((name) => this.queue(name).waitUntilReady()));
-    const work = new BullmqWork(handle, concurrency);
+    const work = new BullmqWork(handle, new Runs(concurrency, this.trouble.tell));
     const lockDuration = toMs(this.options.lock ?? '30s')!;
     const { connection, prefix } = this.options;
     for (const name of queues) {
@@ -153,77 +150,52 @@ class BullmqTransport implements EffectTransport {
         stalledInterval: lockDuration,
         maxStalledCount: WITHOUT_LIMIT,
       });
-      worker.on('error', (error) => this.logOutage(error));
+      worker.on('error', this.trouble.tell);
+      worker.on('lockRenewalFailed', (ids) => work.lost(ids));
       work.workers.push(worker);
     }
     return work;
-  }
-
-  private logOutage(error: Error): void {
-    if (this.outage.recordFailure()) this.logger.warn(logLine(`bullmq: ${errorText(error)}`, {}));
   }
 }
 
 /** Runs jobs of several queues, at most so many at once. */
 class BullmqWork<T> implements Subscription {
   readonly workers: Worker<T>[] = [];
-  private readonly closing = new AbortController();
-  private readonly aborted = new AbortController();
-  private readonly waiting: (() => void)[] = [];
-  private running = 0;
+  private readonly held = new Map<string, (reason: Error) => void>();
 
   constructor(
     private readonly handle: Handle<T>,
-    private readonly concurrency: number,
+    private readonly runs: Runs,
   ) {}
 
-  async run(job: Job<T>, token: string | undefined): Promise<void> {
-    const verdict = await this.verdictOf(job);
-    if (verdict.kind === 'ack') return;
-    await job.moveToDelayed(Date.now() + verdict.delayMs, token);
-    throw new DelayedError();
+  run(job: Job<T>, token: string | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const work = (signal: AbortSignal) => this.handle(job.data, { attempt: job.attemptsStarted, signal });
+      const settle = async (verdict: Verdict) => {
+        this.held.delete(job.id!);
+        await settled(job, token, verdict).then(resolve, reject);
+      };
+      this.held.set(job.id!, this.runs.begin(work, settle));
+    });
+  }
+
+  /** Redis has given these jobs to other consumers, or will. */
+  lost(ids: readonly string[]): void {
+    for (const id of ids) this.held.get(id)?.(new Error('the lock of the job was lost'));
   }
 
   async close(graceMs: number): Promise<void> {
-    this.closing.abort();
-    const closing = Promise.all(this.workers.map((worker) => worker.close()));
-    if (await endsWithin(closing, graceMs)) return;
-    this.aborted.abort();
-    if (await endsWithin(closing, CLOSE_MS)) return;
+    const closing = Promise.all([this.runs.close(graceMs), ...this.workers.map((worker) => worker.close())]);
+    if (await endsWithin(closing, graceMs + CLOSE_MS)) return;
     await endsWithin(Promise.all(this.workers.map((worker) => worker.close(true))), CLOSE_MS);
   }
+}
 
-  private async verdictOf({ data, attemptsStarted }: Job<T>): Promise<Verdict> {
-    try {
-      await this.enter();
-    } catch {
-      return { kind: 'again', delayMs: 0 };
-    }
-    try {
-      const { signal } = this.aborted;
-      return await orAborted(this.handle(data, { attempt: attemptsStarted, signal }), signal);
-    } catch {
-      return { kind: 'again', delayMs: this.closing.signal.aborted ? 0 : AGAIN_MS };
-    } finally {
-      this.leave();
-    }
-  }
-
-  private async enter(): Promise<void> {
-    this.closing.signal.throwIfAborted();
-    if (this.running < this.concurrency) {
-      this.running += 1;
-      return;
-    }
-    await orAborted(new Promise<void>((resolve) => this.waiting.push(resolve)), this.closing.signal);
-  }
-
-  /** The place goes to the job that has waited longest. */
-  private leave(): void {
-    const next = this.waiting.shift();
-    if (next === undefined) this.running -= 1;
-    else next();
-  }
+/** @throws DelayedError, as BullMQ asks for it where a job was delayed */
+async function settled(job: Job, token: string | undefined, verdict: Verdict): Promise<void> {
+  if (verdict.kind === 'ack') return;
+  await job.moveToDelayed(Date.now() + verdict.delayMs, token);
+  throw new DelayedError();
 }
 
 function isConnection(connection: ConnectionOptions): boolean {
