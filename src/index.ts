@@ -121,7 +121,7 @@ export type {
   EffectTransport,
   EngineDelivery,
   Subscription,
-  Verdict as EngineVerdict,
+  EngineVerdict,
 } from './core/options/effect-transport.js';
 export type {
   BusinessRecord,

@@ -10,7 +10,7 @@ import type {
   EffectMessage,
   EffectReport,
   EngineDelivery,
-  Verdict,
+  EngineVerdict,
 } from '../core/options/effect-transport.js';
 import { sleep } from '../core/time/waits.js';
 import { HandlerRegistry, type Effect } from '../handlers/handler.registry.js';
@@ -52,7 +52,7 @@ export class ConsumerRuns {
   ) {}
 
   /** @throws when the message must come again at once, as at a shutdown */
-  async handle(message: EffectMessage, delivery: EngineDelivery): Promise<Verdict> {
+  async handle(message: EffectMessage, delivery: EngineDelivery): Promise<EngineVerdict> {
     const effect = this.registry.effect(message.effect);
     if (effect === undefined) return this.passOver(message);
     const leave = await this.turnstile.enter(effect.name, effect.concurrency);
@@ -69,7 +69,7 @@ export class ConsumerRuns {
     }
   }
 
-  private passOver({ id, effect }: EffectMessage): Verdict {
+  private passOver({ id, effect }: EffectMessage): EngineVerdict {
     if (!this.unknown.has(effect)) {
       this.unknown.add(effect);
       const text =
@@ -84,7 +84,7 @@ export class ConsumerRuns {
     effect: Effect,
     message: EffectMessage,
     delivery: EngineDelivery,
-  ): Promise<Verdict | undefined> {
+  ): Promise<EngineVerdict | undefined> {
     const deadline = new Deadline(effect.name, effect.timeoutMs);
     const signal = AbortSignal.any([deadline.signal, delivery.signal]);
     const run = new ConsumedRun(this.options, effect, message, delivery, signal);
@@ -120,7 +120,11 @@ export class ConsumerRuns {
     });
   }
 
-  private async ended(run: ConsumedRun, error: unknown, signal: AbortSignal): Promise<Verdict | undefined> {
+  private async ended(
+    run: ConsumedRun,
+    error: unknown,
+    signal: AbortSignal,
+  ): Promise<EngineVerdict | undefined> {
     if (error instanceof AlreadyDone || (error instanceof NotCommitted && error.inDoubt)) {
       const done = await this.find(run);
       if (done !== undefined) return this.reportAgain(run, done, signal);
@@ -141,20 +145,20 @@ export class ConsumerRuns {
     run: ConsumedRun,
     { attempt, result, consumedAt }: ConsumedEffect,
     signal: AbortSignal,
-  ): Promise<Verdict> {
+  ): Promise<EngineVerdict> {
     const at = consumedAt.toISOString();
     const times = { begunAt: at, endedAt: at, attempts: attempt };
     return this.report(run, run.report('done', { result: result ?? undefined, ...times }), signal);
   }
 
-  private notBegun({ effect, message }: ConsumedRun, error: unknown): Verdict | undefined {
+  private notBegun({ effect, message }: ConsumedRun, error: unknown): EngineVerdict | undefined {
     const facts = { name: effect.name, outbox: message.id };
     if (this.outage.recordFailure())
       this.logger.warn(logLine(`effect not begun: ${errorText(error)}`, facts));
     return isWholeDatabases(error) ? undefined : { kind: 'again', delayMs: BUSY_AGAIN_MS };
   }
 
-  private async failed(run: ConsumedRun, error: unknown, signal: AbortSignal): Promise<Verdict> {
+  private async failed(run: ConsumedRun, error: unknown, signal: AbortSignal): Promise<EngineVerdict> {
     const { effect, message, tries } = run;
     const to = error instanceof NotAllowed ? error.end : decide(run, error, effectPolicy(effect));
     const facts = { name: effect.name, outbox: message.id, attempt: tries, at: placeOfError(error) };
@@ -171,7 +175,7 @@ export class ConsumerRuns {
   }
 
   /** Reports, and only then acknowledges: a report that is lost would leave the row to its time. */
-  private async report(run: ConsumedRun, report: EffectReport, signal: AbortSignal): Promise<Verdict> {
+  private async report(run: ConsumedRun, report: EffectReport, signal: AbortSignal): Promise<EngineVerdict> {
     for (let failures = 0; ; failures += 1) {
       try {
         await this.options.transport.report(report);

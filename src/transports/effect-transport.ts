@@ -4,5 +4,5 @@ export type {
   EffectTransport,
   EngineDelivery,
   Subscription,
-  Verdict,
+  EngineVerdict as Verdict,
 } from '../core/options/effect-transport.js';

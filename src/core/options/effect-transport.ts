@@ -51,7 +51,7 @@ export interface EffectReport {
 }
 
 /** What the engine does with a message after its consumer has worked on it. */
-export type Verdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number };
+export type EngineVerdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number };
 
 /** What the engine tells about the delivery of a message to a consumer. */
 export interface EngineDelivery {
@@ -88,7 +88,7 @@ export interface EffectTransport {
    */
   consume(
     effects: readonly string[],
-    handle: (message: EffectMessage, delivery: EngineDelivery) => Promise<Verdict>,
+    handle: (message: EffectMessage, delivery: EngineDelivery) => Promise<EngineVerdict>,
     options: { readonly concurrency: number },
   ): Promise<Subscription>;
   /** Resolves when the engine has the report durably. */

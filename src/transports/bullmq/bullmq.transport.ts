@@ -6,7 +6,7 @@ import type {
   EffectTransport,
   EngineDelivery,
   Subscription,
-  Verdict,
+  EngineVerdict,
 } from '../../core/options/effect-transport.js';
 import { endsWithin } from '../../core/time/waits.js';
 import { Runs } from '../runs.js';
@@ -37,7 +37,7 @@ const JOB = {
   removeOnFail: true,
 } as const;
 
-type Handle<T> = (data: T, delivery: EngineDelivery) => Promise<Verdict>;
+type Handle<T> = (data: T, delivery: EngineDelivery) => Promise<EngineVerdict>;
 
 /**
  * Effects through BullMQ on Redis. A job's id is the message's, so that BullMQ refuses a second copy for as long as it has the first. Have
@@ -81,7 +81,7 @@ class BullmqTransport implements EffectTransport {
 
   async consume(
     effects: readonly string[],
-    handle: (message: EffectMessage, delivery: EngineDelivery) => Promise<Verdict>,
+    handle: (message: EffectMessage, delivery: EngineDelivery) => Promise<EngineVerdict>,
     { concurrency }: { readonly concurrency: number },
   ): Promise<Subscription> {
     const queues = effects.map((effect) => this.queueOf(effect));
@@ -171,7 +171,7 @@ class BullmqWork<T> implements Subscription {
   run(job: Job<T>, token: string | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const work = (signal: AbortSignal) => this.handle(job.data, { attempt: job.attemptsStarted, signal });
-      const settle = async (verdict: Verdict) => {
+      const settle = async (verdict: EngineVerdict) => {
         this.held.delete(job.id!);
         await settled(job, token, verdict).then(resolve, reject);
       };
@@ -192,7 +192,7 @@ class BullmqWork<T> implements Subscription {
 }
 
 /** @throws DelayedError, as BullMQ asks for it where a job was delayed */
-async function settled(job: Job, token: string | undefined, verdict: Verdict): Promise<void> {
+async function settled(job: Job, token: string | undefined, verdict: EngineVerdict): Promise<void> {
   if (verdict.kind === 'ack') return;
   await job.moveToDelayed(Date.now() + verdict.delayMs, token);
   throw new DelayedError();
