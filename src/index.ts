@@ -117,7 +117,7 @@ export type {
 } from './core/options/options.js';
 export type {
   EffectMessage,
-  EffectReport,
+  EngineReport,
   EffectTransport,
   EngineDelivery,
   Subscription,

@@ -4,7 +4,7 @@ import type { EffectContext } from '../core/context.js';
 import { PermanentError, WebhookInboxError } from '../core/errors.js';
 import { outcomeOf } from '../core/lazy.js';
 import { orAborted } from '../core/time/waits.js';
-import type { EffectMessage, EffectReport, EngineDelivery } from '../core/options/effect-transport.js';
+import type { EffectMessage, EngineReport, EngineDelivery } from '../core/options/effect-transport.js';
 import { errorText } from '../core/log/log.js';
 import { placeOfError } from '../core/log/stack.js';
 import type { DeadReason } from '../core/states.js';
@@ -101,7 +101,7 @@ export class ConsumedRun {
     return json;
   }
 
-  report(outcome: 'done' | 'dead', more: Partial<EffectReport> = {}): EffectReport {
+  report(outcome: 'done' | 'dead', more: Partial<EngineReport> = {}): EngineReport {
     const { id, life } = this.message;
     return {
       id,
@@ -116,7 +116,7 @@ export class ConsumedRun {
     };
   }
 
-  reportDead(error: unknown, reason: DeadReason): EffectReport {
+  reportDead(error: unknown, reason: DeadReason): EngineReport {
     return this.report('dead', { reason, error: errorText(error), place: placeOfError(error) });
   }
 

@@ -8,7 +8,7 @@ import { logStack, placeOfError } from '../core/log/stack.js';
 import { Outage } from '../core/log/outage.js';
 import type {
   EffectMessage,
-  EffectReport,
+  EngineReport,
   EngineDelivery,
   EngineVerdict,
 } from '../core/options/effect-transport.js';
@@ -175,7 +175,7 @@ export class ConsumerRuns {
   }
 
   /** Reports, and only then acknowledges: a report that is lost would leave the row to its time. */
-  private async report(run: ConsumedRun, report: EffectReport, signal: AbortSignal): Promise<EngineVerdict> {
+  private async report(run: ConsumedRun, report: EngineReport, signal: AbortSignal): Promise<EngineVerdict> {
     for (let failures = 0; ; failures += 1) {
       try {
         await this.options.transport.report(report);

@@ -1,6 +1,6 @@
 export type {
   EffectMessage,
-  EffectReport,
+  EngineReport as EffectReport,
   EffectTransport,
   EngineDelivery,
   Subscription,

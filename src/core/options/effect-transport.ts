@@ -28,7 +28,7 @@ export interface EffectMessage {
 }
 
 /** How a consumer ended its work on a message. */
-export interface EffectReport {
+export interface EngineReport {
   readonly id: string;
   readonly effect: string;
   readonly life: number;
@@ -92,9 +92,9 @@ export interface EffectTransport {
     options: { readonly concurrency: number },
   ): Promise<Subscription>;
   /** Resolves when the engine has the report durably. */
-  report(report: EffectReport): Promise<void>;
+  report(report: EngineReport): Promise<void>;
   /** Gives reports to `handle`. One is acknowledged when `handle` has resolved, and comes again when it rejects. */
-  onReports(handle: (report: EffectReport) => Promise<void>): Promise<Subscription>;
+  onReports(handle: (report: EngineReport) => Promise<void>): Promise<Subscription>;
   /** Ends the connections that the transport made itself. */
   close(): Promise<void>;
 }

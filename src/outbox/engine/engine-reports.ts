@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { InboxLogger, isHeard } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { Throttle } from '../../core/log/throttle.js';
-import type { EffectReport } from '../../core/options/effect-transport.js';
+import type { EngineReport } from '../../core/options/effect-transport.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { measure } from '../../core/telemetry/meters.js';
 import { EngineStore, type Reported } from '../../storage/engine/engine.store.js';
@@ -28,7 +28,7 @@ export class EngineReports {
   ) {}
 
   /** @throws when the report must come again: the database is down, or the row's hand-over is not recorded yet */
-  async record(report: EffectReport): Promise<void> {
+  async record(report: EngineReport): Promise<void> {
     if (!isReport(report))
       return this.passOver('malformed', 'a report of an engine has not the fields of one');
     const { id, effect, outcome } = report;
@@ -50,12 +50,12 @@ export class EngineReports {
     if (found.ordered) this.wakeUp.wake();
   }
 
-  private tellDone(report: EffectReport, { name, attempt, event }: Reported): void {
+  private tellDone(report: EngineReport, { name, attempt, event }: Reported): void {
     this.lifecycle.emit('effectDone', () => ({ outboxId: report.id, name, attempt, event }));
     if (isHeard('log')) this.logger.log(logLine('effect done by a consumer', facts(report, event)));
   }
 
-  private tellDead(report: EffectReport, { name, attempt, event }: Reported): void {
+  private tellDead(report: EngineReport, { name, attempt, event }: Reported): void {
     const { id, error, reason = 'permanent-error' } = report;
     this.logger.warn(logLine(`effect dead at a consumer: ${errorText(error)}`, facts(report, event)));
     this.failures.reportExhausted([{ id, name, attempt, reason, error, event }]);
@@ -72,7 +72,7 @@ function count(result: string, name?: string): void {
   measure('webhook_inbox.reports', 1, { result, name });
 }
 
-function facts({ id, effect, attempts, host, place }: EffectReport, event: Reported['event']) {
+function facts({ id, effect, attempts, host, place }: EngineReport, event: Reported['event']) {
   const { source, tenant, eventId } = event ?? {};
   return { source, tenant, event: eventId, outbox: id, name: effect, attempts, host, at: place };
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { EffectReport } from '../../core/options/effect-transport.js';
+import type { EngineReport } from '../../core/options/effect-transport.js';
 import { OUTBOX_ID } from '../../core/options/schema.js';
 import type { DeadReason } from '../../core/states.js';
 
@@ -31,6 +31,6 @@ const reportSchema = z.object({
 });
 
 /** Whether a report can be recorded. An engine may bring anything that others have put there. */
-export function isReport(report: unknown): report is EffectReport {
+export function isReport(report: unknown): report is EngineReport {
   return reportSchema.safeParse(report).success;
 }

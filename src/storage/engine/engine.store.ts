@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { storable, type EventKey } from '../../core/event.js';
 import { MAX_ERROR_BYTES } from '../../core/log/log.js';
-import type { EffectReport } from '../../core/options/effect-transport.js';
+import type { EngineReport } from '../../core/options/effect-transport.js';
 import type { DeadReason, OutboxState } from '../../core/states.js';
 import { endedAttempts } from '../desk/attempt.store.js';
 import type { Lease } from '../leased-rows.js';
@@ -61,7 +61,7 @@ export class EngineStore {
   }
 
   /** Settles a row by the report of its consumer. Undefined when there is no such effect. */
-  async report(manager: EntityManager, report: EffectReport): Promise<Reported | undefined> {
+  async report(manager: EntityManager, report: EngineReport): Promise<Reported | undefined> {
     const {
       id,
       outcome,

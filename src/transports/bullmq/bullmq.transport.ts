@@ -2,7 +2,7 @@ import { DelayedError, Queue, Worker, type ConnectionOptions, type Job } from 'b
 import { toMs, type Duration } from '../../core/options/duration.js';
 import type {
   EffectMessage,
-  EffectReport,
+  EngineReport,
   EffectTransport,
   EngineDelivery,
   Subscription,
@@ -88,12 +88,12 @@ class BullmqTransport implements EffectTransport {
     return this.work<EffectMessage>(queues, handle, concurrency);
   }
 
-  async report(report: EffectReport): Promise<void> {
+  async report(report: EngineReport): Promise<void> {
     await this.queue(this.reports).add('report', report, JOB);
   }
 
-  async onReports(handle: (report: EffectReport) => Promise<void>): Promise<Subscription> {
-    const settle: Handle<EffectReport> = async (report) => {
+  async onReports(handle: (report: EngineReport) => Promise<void>): Promise<Subscription> {
+    const settle: Handle<EngineReport> = async (report) => {
       await handle(report);
       return { kind: 'ack' };
     };
