@@ -22,6 +22,7 @@ import { NotCommitted, onConnection } from '../storage/postgres/connection.js';
 import { UserTransaction } from '../storage/postgres/user-transaction.js';
 import { ConsumedRun, keyExpired, NotAllowed } from './consumed.run.js';
 import type { ResolvedConsumer } from './consumer.options.js';
+import { messageFacts } from './message-facts.js';
 import { CONSUMER_DATA_SOURCE, CONSUMER_OPTIONS } from './consumer.tokens.js';
 import { Turnstile } from './turnstile.js';
 
@@ -69,12 +70,13 @@ export class ConsumerRuns {
     }
   }
 
-  private passOver({ id, effect }: EffectMessage): EngineVerdict {
+  private passOver(message: EffectMessage): EngineVerdict {
+    const { effect } = message;
     if (!this.unknown.has(effect)) {
       this.unknown.add(effect);
       const text =
         'the engine brings an effect that no method here takes: it is given back, for another consumer';
-      this.logger.warn(logLine(text, { name: effect, outbox: id }));
+      this.logger.warn(logLine(text, messageFacts(message)));
     }
     return { kind: 'again', delayMs: UNKNOWN_AGAIN_MS };
   }
@@ -109,7 +111,7 @@ export class ConsumerRuns {
     }
     const { name, timeoutMs } = run.effect;
     const onMisuse = (detail: string) =>
-      this.logger.error(logLine(`manager misused: ${detail}`, { name, outbox: id }));
+      this.logger.error(logLine(`manager misused: ${detail}`, messageFacts(run.message, run.tries)));
     return UserTransaction.run(dataSource, { timeoutMs, onMisuse }, async (transaction) => {
       const isOurs = await transaction.asOurs((manager) => store.claim(manager, id, name, run.tries));
       if (!isOurs) throw new AlreadyDone();
@@ -151,20 +153,21 @@ export class ConsumerRuns {
     return this.report(run, run.report('done', { result: result ?? undefined, ...times }), signal);
   }
 
-  private notBegun({ effect, message }: ConsumedRun, error: unknown): EngineVerdict | undefined {
-    const facts = { name: effect.name, outbox: message.id };
+  private notBegun({ message, tries }: ConsumedRun, error: unknown): EngineVerdict | undefined {
     if (this.outage.recordFailure())
-      this.logger.warn(logLine(`effect not begun: ${errorText(error)}`, facts));
+      this.logger.warn(logLine(`effect not begun: ${errorText(error)}`, messageFacts(message, tries)));
     return isWholeDatabases(error) ? undefined : { kind: 'again', delayMs: BUSY_AGAIN_MS };
   }
 
   private async failed(run: ConsumedRun, error: unknown, signal: AbortSignal): Promise<EngineVerdict> {
     const { effect, message, tries } = run;
     const to = error instanceof NotAllowed ? error.end : decide(run, error, effectPolicy(effect));
-    const facts = { name: effect.name, outbox: message.id, attempt: tries, at: placeOfError(error) };
+    const at = placeOfError(error);
     const next = to.state === 'pending' ? `${to.delayMs} ms` : 'dead';
-    this.logger.warn(logLine(`attempt failed: ${errorText(error)}`, { ...facts, next }));
-    logStack(this.logger, error, facts);
+    this.logger.warn(
+      logLine(`attempt failed: ${errorText(error)}`, { ...messageFacts(message, tries), at, next }),
+    );
+    logStack(this.logger, error, { ...messageFacts(message, tries), at });
     if (to.state === 'pending') return { kind: 'again', delayMs: to.delayMs };
     // Another attempt would come after the key is forgotten: a person decides.
     const report =
@@ -186,17 +189,17 @@ export class ConsumerRuns {
       }
     }
     this.outage.recordSuccess();
-    if (report.outcome === 'done') await this.noteReported(run.message.id);
+    if (report.outcome === 'done') await this.noteReported(run.message);
     return { kind: 'ack' };
   }
 
-  private async noteReported(id: string): Promise<void> {
+  private async noteReported(message: EffectMessage): Promise<void> {
     if (this.dataSource === undefined) return;
     try {
-      await onConnection(this.dataSource, (manager) => this.store.noteReported(manager, id), FIND_MS);
+      await onConnection(this.dataSource, (manager) => this.store.noteReported(manager, message.id), FIND_MS);
     } catch (error) {
       // It only tells a person.
-      this.logger.debug(logLine(`a report was not noted: ${errorText(error)}`, { outbox: id }));
+      this.logger.debug(logLine(`a report was not noted: ${errorText(error)}`, messageFacts(message)));
     }
   }
 }

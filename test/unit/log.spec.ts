@@ -140,7 +140,8 @@ const LINES = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .flatMap(linesOf);
 
 /** Facts of a row (`rowFacts`, what a person decided about), of a delivery, of an event, of an alert, of an error of one of these. */
-const OF_AN_EVENT = /rowFacts\(|deliveryFacts\(|alertFacts\(|\.\.\.row\b|\bsource\b.*\btenant\b.*\bevent\b/;
+const OF_AN_EVENT =
+  /rowFacts\(|messageFacts\(|reportFacts\(|deliveryFacts\(|alertFacts\(|\.\.\.row\b|\bsource\b.*\btenant\b.*\bevent\b/;
 
 const beginningOf = (text: string) =>
   text
@@ -151,6 +152,8 @@ const beginningOf = (text: string) =>
 
 /** Lines that are about no single event: where they are, and the beginning of their text or its name in the code. */
 const OF_NO_EVENT: readonly string[] = [
+  'consumer/effect-consumer.module.ts: effects are not taken from … yet: …',
+  'consumer/effect-consumer.module.ts: what was consumed could not be pruned: …',
   'core/telemetry/alerts.ts: onAlert failed: …',
   "dashboard/dashboard.module.ts: the dashboard at '…' has no guard (allow",
   'dashboard/faults.ts: the dashboard failed: …',
@@ -185,6 +188,12 @@ const OF_NO_EVENT: readonly string[] = [
   'operator/replay/replays.ts: replay',
   'operator/retention.ts: retention ended',
   'operator/retention.ts: retention failed: …',
+  'outbox/engine/engine-link.ts: engine … works again',
+  'outbox/engine/engine-link.ts: text',
+  'outbox/engine/engine-reports.ts: text',
+  "outbox/engine/engines.ts: an engine's connections were not closed:",
+  'outbox/engine/engines.ts: reports of … are not taken: …',
+  'outbox/engine/engines.ts: effects of engines could not be looked t',
   'outbox/relay/hand-off.ts: hand-off failed: …',
   'outbox/relay/leaser.ts: text',
   'outbox/relay/relay.loop.ts: the outbox can be read again',
@@ -205,8 +214,11 @@ const OF_NO_EVENT: readonly string[] = [
   'storage/desk/audit.ts: audit row without its outcome: …',
   'storage/postgres/host-transaction.ts: failed after a COMMIT, without effect on',
   'storage/postgres/one-message.ts: an instrumentation of the pg client copi',
+  'storage/postgres/replica.ts: lists come from the primary, not the rep',
   'storage/postgres/stray-queries.ts: unwatched(NODE_ENV)',
   'storage/postgres/stray-queries.ts: a handler reads past its transaction, an',
+  'transports/trouble.ts: tried again after an error: …',
+  'transports/trouble.ts: works again',
 ];
 
 describe('R38 every line of the log', () => {

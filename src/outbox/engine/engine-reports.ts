@@ -52,12 +52,12 @@ export class EngineReports {
 
   private tellDone(report: EngineReport, { name, attempt, event }: Reported): void {
     this.lifecycle.emit('effectDone', () => ({ outboxId: report.id, name, attempt, event }));
-    if (isHeard('log')) this.logger.log(logLine('effect done by a consumer', facts(report, event)));
+    if (isHeard('log')) this.logger.log(logLine('effect done by a consumer', reportFacts(report, event)));
   }
 
   private tellDead(report: EngineReport, { name, attempt, event }: Reported): void {
     const { id, error, reason = 'permanent-error' } = report;
-    this.logger.warn(logLine(`effect dead at a consumer: ${errorText(error)}`, facts(report, event)));
+    this.logger.warn(logLine(`effect dead at a consumer: ${errorText(error)}`, reportFacts(report, event)));
     this.failures.reportExhausted([{ id, name, attempt, reason, error, event }]);
   }
 
@@ -72,7 +72,7 @@ function count(result: string, name?: string): void {
   measure('webhook_inbox.reports', 1, { result, name });
 }
 
-function facts({ id, effect, attempts, host, place }: EngineReport, event: Reported['event']) {
+function reportFacts({ id, effect, attempts, host, place }: EngineReport, event: Reported['event']) {
   const { source, tenant, eventId } = event ?? {};
   return { source, tenant, event: eventId, outbox: id, name: effect, attempts, host, at: place };
 }
