@@ -26,11 +26,23 @@ const ENTRIES: Readonly<Record<string, string>> = {
   index: 'src/index.js',
   dashboard: 'src/dashboard/index.js',
   bullmq: 'src/transports/bullmq/index.js',
+  nats: 'src/transports/nats/index.js',
+  rabbitmq: 'src/transports/rabbitmq/index.js',
   testing: 'src/testing/index.js',
 };
 
 /** Those that declare come first: an application adds to types of `index` by `declare module`, so that they are declared there. */
-const TYPES = ['migrations', 'index', 'sources', 'effects', 'dashboard', 'bullmq', 'testing'];
+const TYPES = [
+  'migrations',
+  'index',
+  'sources',
+  'effects',
+  'dashboard',
+  'bullmq',
+  'nats',
+  'rabbitmq',
+  'testing',
+];
 
 /** Gives all entries the exports of one build. */
 const ONE_COPY = 'src/one.copy.js';

@@ -17,3 +17,5 @@ export {
   type CrashOptions,
   type CrashReport,
 } from './crash/crash-everywhere.js';
+export { transportContract, type TransportCheck } from './transport/transport-contract.js';
+export type { TransportBench } from './transport/scene.js';

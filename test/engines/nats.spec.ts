@@ -1,4 +1,4 @@
-import { transportContract } from '../../src/testing/transport/transport-contract.js';
+import { transportContract } from '../../src/testing/index.js';
 import { nats } from '../../src/transports/nats/index.js';
 import { startNats, type Engine } from '../support/engines.js';
 

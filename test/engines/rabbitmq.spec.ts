@@ -1,5 +1,5 @@
 import amqp from 'amqplib';
-import { transportContract } from '../../src/testing/transport/transport-contract.js';
+import { transportContract } from '../../src/testing/index.js';
 import { rabbitmq } from '../../src/transports/rabbitmq/index.js';
 import { startRabbitmq, type Engine } from '../support/engines.js';
 
