@@ -76,6 +76,7 @@ async function anotherMode(
     const report = await playMode(mode, options, {
       databaseUrl: through(databaseUrl),
       program,
+      compile: (source) => built.bundled(source),
       say,
       judge: async () => {
         await checker(built, options.dir, databaseUrl, 'retention');

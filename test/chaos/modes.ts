@@ -5,6 +5,7 @@ import type { Verdict } from './check/verdict.js';
 import { coursesOf, type Course } from './check/plateau.js';
 import type { ChaosOptions } from './options.js';
 import { playAttack } from './attack.mode.js';
+import { playEngine } from './engine.mode.js';
 import { barrier } from './play/barrier.js';
 import { unsettled } from './play/coroner.js';
 import { Fleet } from './play/fleet.js';
@@ -18,7 +19,7 @@ import { ENOUGH, keptMs, soak } from './play/soak.js';
 import { storm } from './play/storm.js';
 import { sleepUntil } from './support/sleep-until.js';
 
-export type Mode = 'storm' | 'barrier' | 'rolling' | 'races' | 'soak' | 'attack';
+export type Mode = 'storm' | 'barrier' | 'rolling' | 'races' | 'soak' | 'attack' | 'engine';
 
 const STORM_EVENTS = 500;
 const DRAIN_MS = 300_000;
@@ -38,6 +39,8 @@ export interface Ground {
   readonly databaseUrl: string;
   /** The compiled receiver. */
   readonly program: string;
+  /** Compiles another program. */
+  readonly compile: (source: string) => Promise<string>;
   readonly say: (line: string) => void;
   /** The independent checker, on the logs of this run. */
   readonly judge: () => Promise<Verdict>;
@@ -51,6 +54,7 @@ export async function playMode(mode: Mode, options: ChaosOptions, ground: Ground
   if (mode === 'soak') return playSoak(options, ground);
   if (mode === 'attack') return playAttack(options, ground);
   if (mode === 'races') return playRaces(options, ground);
+  if (mode === 'engine') return playEngine(options, ground);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   const sink = await ChaosSink.start({ write: () => undefined }, 100);

@@ -10,6 +10,7 @@ const USAGE = `npm run chaos -- [--kills 300] [--events <20 for each kill>] [--s
 npm run chaos -- --stops 20 | --promotions 4 [--asynchronous]
 npm run chaos -- --storm [--seconds 1800] | --barrier [--rounds 100] | --rolling [--events 10000] | --races [--events 1000]
 npm run chaos -- --attack [--seconds 20] [--record]
+npm run chaos -- --engine bullmq|nats|rabbitmq [--events 1000] [--record]
 npm run chaos -- --soak [--minutes 20] [--rate <events a second>] [--without retention|autovacuum] [--record]
 
 Kills receivers at random and at named points while a provider sends events, and has an independent checker judge what is left.
@@ -36,6 +37,8 @@ Instead of faults:
   --rolling  two versions of the application restarted in turn while events flow
   --races    settles race against enqueues, added handlers, replays, redeliveries and late results of frozen processes; in the
              middle an additive migration is applied, and builds from before and after it run side by side
+  --engine   effects go to this engine: relays and consumers are killed, consumers are frozen, and the broker is killed and started
+             again, while events flow; the server must be installed
   --attack   nested, slow, unfinished, oversized, compressed and flooding senders whom nobody believes beside valid deliveries, on
              both adapters: answers, rows, log lines and level memory
   --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,
@@ -58,6 +61,7 @@ export interface ChaosOptions {
   readonly pgbouncer: boolean;
   /** Something else than faults. */
   readonly mode?: Mode;
+  readonly engine?: (typeof ENGINES)[number];
   readonly seconds: number;
   readonly rounds: number;
   readonly minutes: number;
@@ -65,12 +69,14 @@ export interface ChaosOptions {
   readonly without?: 'retention' | 'autovacuum';
 }
 
-const MODES: readonly Mode[] = ['storm', 'barrier', 'rolling', 'races', 'soak', 'attack'];
+const MODES: readonly Exclude<Mode, 'engine'>[] = ['storm', 'barrier', 'rolling', 'races', 'soak', 'attack'];
 const EVENTS_PER_KILL = 20;
 /** Each is followed by some seconds of load. */
 const EVENTS_PER_OUTAGE = 60;
 const STAGE_KILLS = 300;
 const RACED_EVENTS = 1_000;
+const ENGINE_EVENTS = 1_000;
+const ENGINES = ['bullmq', 'nats', 'rabbitmq'] as const;
 
 /** @throws TypeError naming the argument; ends the process after --help */
 export function readOptions(args: string[]): ChaosOptions {
@@ -94,6 +100,7 @@ export function readOptions(args: string[]): ChaosOptions {
       barrier: { type: 'boolean' },
       rolling: { type: 'boolean' },
       races: { type: 'boolean' },
+      engine: { type: 'string' },
       seconds: { type: 'string' },
       rounds: { type: 'string' },
       soak: { type: 'boolean' },
@@ -116,6 +123,9 @@ export function readOptions(args: string[]): ChaosOptions {
   const minutes = Number(values.minutes ?? '20');
   if (!(minutes > 0))
     throw new TypeError(`--minutes: expected a number above 0, received '${values.minutes}'`);
+  const engine = ENGINES.find((one) => one === values.engine);
+  if (values.engine !== undefined && engine === undefined)
+    throw new TypeError(`--engine: expected ${ENGINES.join(', ')}, received '${values.engine}'`);
   const { stops, promotions } = values;
   if ([values.kills, stops, promotions].filter((one) => one !== undefined).length > 1)
     throw new TypeError('--kills, --stops and --promotions: one at a time');
@@ -123,7 +133,10 @@ export function readOptions(args: string[]): ChaosOptions {
   const name = promotions === undefined ? (stops === undefined ? '--kills' : '--stops') : '--promotions';
   const times = count(name, outages ?? values.kills ?? String(STAGE_KILLS));
   const each = outages === undefined ? EVENTS_PER_KILL : EVENTS_PER_OUTAGE;
-  const events = count('--events', values.events ?? String(values.races ? RACED_EVENTS : times * each));
+  const events = count(
+    '--events',
+    values.events ?? String(values.races ? RACED_EVENTS : values.engine ? ENGINE_EVENTS : times * each),
+  );
   const seed = count('--seed', values.seed ?? String(randomInt(1, 1_000_000)));
   const stage = count('--stage', values.stage ?? String(STAGE_KILLS));
   return {
@@ -137,7 +150,8 @@ export function readOptions(args: string[]): ChaosOptions {
     json: values.json ?? false,
     record: values.record ?? false,
     pgbouncer: values.pgbouncer ?? false,
-    mode: MODES.find((mode) => values[mode] === true),
+    mode: engine === undefined ? MODES.find((mode) => values[mode] === true) : 'engine',
+    engine,
     seconds: count('--seconds', values.seconds ?? (values.attack ? '20' : '1800')),
     rounds: count('--rounds', values.rounds ?? '100'),
     minutes,

@@ -50,11 +50,18 @@ export async function tell(options: ChaosOptions, report: ModeReport): Promise<v
     await recordFigures(report, `seed ${options.seed}, ${options.seconds} s for each adapter`);
   if (options.record && report.mode === 'races')
     await recordFigures(report, `seed ${options.seed}, ${options.adapter}`);
+  if (options.record && report.mode === 'engine')
+    await recordFigures(report, `seed ${options.seed}`, 'docs/scaling.md', options.engine);
 }
 
-async function recordFigures({ mode, figures, faults }: ModeReport, how: string): Promise<void> {
+async function recordFigures(
+  { mode, figures, faults }: ModeReport,
+  how: string,
+  page = 'docs/reliability.md',
+  place: string = mode,
+): Promise<void> {
   const rows = Object.entries(figures as Readonly<Record<string, number>>);
-  await writeFigures('docs/reliability.md', mode, [
+  await writeFigures(page, place, [
     `Run of ${new Date().toISOString().slice(0, 10)} on ${machine()}; ${how}: ` +
       (faults.length === 0 ? 'passed.' : `**${faults.join('; ')}**.`),
     '',

@@ -21,6 +21,8 @@ export interface FleetSetup {
   readonly sinkUrl: string;
   /** @default 3 */
   readonly size?: number;
+  /** First part of their names. @default 'chaos' */
+  readonly name?: string;
   /** Of each receiver, by its place. */
   readonly env?: (place: number) => Readonly<Record<string, string>>;
 }
@@ -34,7 +36,7 @@ export class Fleet {
     mkdirSync(setup.dir, { recursive: true });
     const receivers: ChaosReceiver[] = [];
     for (let n = 0; n < (setup.size ?? RECEIVERS); n += 1) {
-      const name = `chaos-${n}`;
+      const name = `${setup.name ?? 'chaos'}-${n}`;
       const env = {
         DATABASE_URL: setup.databaseUrl,
         SINK_URL: setup.sinkUrl,

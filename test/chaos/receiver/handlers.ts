@@ -24,12 +24,12 @@ export interface Body {
   readonly resource: string;
 }
 /** What the sink is told. */
-interface Told {
+export interface Told {
   readonly source: string;
   readonly eventId: string;
 }
 
-const retry = { base: 50, cap: 500, maxAttempts: MAX_ATTEMPTS };
+export const retry = { base: 50, cap: 500, maxAttempts: MAX_ATTEMPTS };
 
 const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
 /** Of this very process: its clock may jump while it runs. */
@@ -197,7 +197,7 @@ export class ChaosRoute {
   }
 }
 
-async function post(kind: 'idempotent' | 'raw', told: Told, { key, signal, attempt }: EffectContext) {
+export async function post(kind: 'idempotent' | 'raw', told: Told, { key, signal, attempt }: EffectContext) {
   await passing('call of an effect', async () => {
     const response = await fetch(`${process.env.SINK_URL}/${kind}`, {
       method: 'POST',

@@ -48,6 +48,7 @@ export interface Memory {
 }
 
 const env = process.env;
+const engine = env.ENGINE === undefined ? undefined : await import('./engine.js');
 let ambush: Ambush | undefined;
 let passings = 0;
 
@@ -110,6 +111,13 @@ function tellMemory(): void {
       sources: chaosSources(env.KEPT_MS === undefined ? undefined : Number(env.KEPT_MS)),
       relay: { pollInterval: env.POLL_MS!, lease: env.LEASE_MS!, shutdownGrace: '10s' },
       claimTimeout: '5s',
+      transports: engine && [
+        {
+          transport: engine.engineTransport(env.ENGINE!, env.ENGINE_URL!),
+          effects: engine.ENGINE_EFFECTS,
+          unheardAfter: '60s',
+        },
+      ],
       retention: env.RETENTION_SCHEDULE !== undefined && { schedule: env.RETENTION_SCHEDULE },
       reconcile: true,
     }),

@@ -22,6 +22,9 @@ const SWC: Options = {
 };
 const FOLDERS = ['src', 'migrations', 'examples/support', 'test/chaos', 'test/support'];
 
+/** Clients of engines: a receiver loads the one that it uses. */
+const ENGINES = ['amqplib', 'bullmq', '@nats-io/jetstream', '@nats-io/transport-node'];
+
 /** The project as plain JavaScript: a process that is to be started hundreds of times must not compile it each time. */
 export interface Build {
   /** The compiled file of a source file, named from the repository's root. */
@@ -51,10 +54,12 @@ export async function build(from = ROOT): Promise<Build> {
         configFile: false,
         logLevel: 'error',
         // TypeORM loads pg by its name: the fail points are to be put around the same one.
-        ssr: { noExternal: true, external: ['pg'] },
+        ssr: { noExternal: true, external: ['pg', ...ENGINES] },
         build: {
           ssr: true,
           outDir,
+          // Another program may lie there.
+          emptyOutDir: false,
           minify: false,
           rollupOptions: { input: path(source), output: { codeSplitting: false } },
         },
