@@ -8,9 +8,9 @@ import type {
   Subscription,
   EngineVerdict,
 } from '../../core/options/effect-transport.js';
-import { endsWithin } from '../../core/time/waits.js';
+import { endsWithin, withTimeLimit } from '../../core/time/waits.js';
 import { Runs } from '../runs.js';
-import { asError, Trouble } from '../trouble.js';
+import { asError, rethrow, Trouble } from '../trouble.js';
 
 /** Options of `bullmq()`. */
 export interface BullmqOptions {
@@ -27,6 +27,9 @@ export interface BullmqOptions {
 /** A job has no limit of attempts and of stalls: the consumer decides. BullMQ would drop it. */
 const WITHOUT_LIMIT = 2 ** 31 - 1;
 const AGAIN_MS = 1_000;
+/** BullMQ waits without end for a connection that it has had before. */
+const ANSWER_MS = 10_000;
+const READY_MS = 1_000;
 const CLOSE_MS = 6_000;
 const REPORTS_AT_ONCE = 20;
 const JOB = {
@@ -70,7 +73,7 @@ class BullmqTransport implements EffectTransport {
       }));
       try {
         // One transaction of Redis: all or none.
-        await this.queue(queue).addBulk(jobs);
+        await answered(this.queue(queue).addBulk(jobs));
       } catch (error) {
         for (const message of some) errors.set(message, asError(error));
       }
@@ -89,7 +92,7 @@ class BullmqTransport implements EffectTransport {
   }
 
   async report(report: EngineReport): Promise<void> {
-    await this.queue(this.reports).add('report', report, JOB);
+    await answered(this.queue(this.reports).add('report', report, JOB)).catch(rethrow);
   }
 
   async onReports(handle: (report: EngineReport) => Promise<void>): Promise<Subscription> {
@@ -103,7 +106,8 @@ class BullmqTransport implements EffectTransport {
   async close(): Promise<void> {
     const queues = [...this.queues.values()];
     this.queues.clear();
-    await Promise.all(queues.map((queue) => queue.close()));
+    // One whose Redis is down cannot take its leave.
+    await Promise.all(queues.map((queue) => queue.close().catch(() => queue.disconnect())));
   }
 
   private get base(): string {
@@ -137,7 +141,7 @@ class BullmqTransport implements EffectTransport {
     concurrency: number,
   ): Promise<Subscription> {
     // A worker that cannot have a connection, for want of a driver, would try again without a pause.
-    await Promise.all(queues.map((name) => this.queue(name).waitUntilReady()));
+    await Promise.all(queues.map((name) => endsWithin(this.queue(name).waitUntilReady(), READY_MS)));
     const work = new BullmqWork(handle, new Runs(concurrency, this.trouble.tell));
     const lockDuration = toMs(this.options.lock ?? '30s')!;
     const { connection, prefix } = this.options;
@@ -190,6 +194,8 @@ class BullmqWork<T> implements Subscription {
     await endsWithin(Promise.all(this.workers.map((worker) => worker.close(true))), CLOSE_MS);
   }
 }
+
+const answered = <T>(work: Promise<T>) => withTimeLimit(work, ANSWER_MS, 'Redis');
 
 /** @throws DelayedError, as BullMQ asks for it where a job was delayed */
 async function settled(job: Job, token: string | undefined, verdict: EngineVerdict): Promise<void> {
