@@ -173,7 +173,7 @@ export class EffectConsumer
           PRUNE_MS,
         );
     } catch (error) {
-      this.logger.warn(logLine(`what was consumed could not be pruned: ${errorText(error)}`, {}));
+      this.logger.warn(logLine(`records of done effects could not be pruned: ${errorText(error)}`, {}));
     }
   }
 }

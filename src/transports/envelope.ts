@@ -1,7 +1,7 @@
 import type { EffectMessage } from './effect-transport.js';
 
 /**
- * What a message carries beside its payload, as JSON of printable ASCII: it goes into a header, and an event's id may hold any text.
+ * The fields of a message without its payload, as JSON of printable ASCII: it goes into a header, and an event's id may hold any text.
  * The payload is the body, byte for byte: inside of JSON, its quotation marks would need two bytes each.
  */
 export function headOf({ payload: _payload, ...head }: EffectMessage): string {

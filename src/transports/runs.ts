@@ -38,8 +38,8 @@ export class Runs {
   }
 
   /**
-   * Runs `work` when a slot is free, and gives its verdict to `settle`. A message whose work has not begun when the subscription closes,
-   * or whose signal has fired, is to come again at once.
+   * Runs `work` when a slot is free, and gives its verdict to `settle`. A message comes again at once if its work has not begun when
+   * the subscription closes, or if its signal has fired.
    * @returns fires the signal
    */
   begin(

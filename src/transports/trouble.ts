@@ -27,8 +27,8 @@ export class Trouble {
 }
 
 /**
- * An error of an engine's client, for the relay. Clients give their errors codes and statuses of their own, which say nothing about the
- * effect: the relay would take a 404 of the engine for the effect's own, and try no more.
+ * An error of an engine's client, for the relay. Clients have codes and statuses of their own, which say nothing about the effect. The
+ * relay would take a 404 of the engine for the effect's own, and try no more.
  */
 export function asError(thrown: unknown): Error {
   return thrown instanceof PermanentError ? thrown : new Error(errorText(thrown), { cause: thrown });

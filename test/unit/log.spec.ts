@@ -153,7 +153,7 @@ const beginningOf = (text: string) =>
 /** Lines that are about no single event: where they are, and the beginning of their text or its name in the code. */
 const OF_NO_EVENT: readonly string[] = [
   'consumer/effect-consumer.module.ts: effects are not taken from … yet: …',
-  'consumer/effect-consumer.module.ts: what was consumed could not be pruned: …',
+  'consumer/effect-consumer.module.ts: records of done effects could not be pru',
   'core/telemetry/alerts.ts: onAlert failed: …',
   "dashboard/dashboard.module.ts: the dashboard at '…' has no guard (allow",
   'dashboard/faults.ts: the dashboard failed: …',

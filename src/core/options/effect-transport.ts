@@ -50,10 +50,10 @@ export interface EngineReport {
   readonly host: string;
 }
 
-/** What the engine does with a message after its consumer has worked on it. */
+/** The next step of the engine with a message, after its consumer has worked on it. */
 export type EngineVerdict = { readonly kind: 'ack' } | { readonly kind: 'again'; readonly delayMs: number };
 
-/** What the engine tells about the delivery of a message to a consumer. */
+/** The engine's facts about the delivery of a message to a consumer. */
 export interface EngineDelivery {
   /** From 1: how often the engine has given this message to a consumer. */
   readonly attempt: number;

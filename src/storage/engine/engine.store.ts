@@ -17,7 +17,7 @@ export interface HandedRow extends Lease {
   readonly unheardMs: number;
 }
 
-/** What a report has met. */
+/** The row that a report has met. */
 export interface Reported {
   /** This report ended the row. */
   readonly settled: boolean;
@@ -118,7 +118,7 @@ const LIVES = `
   SELECT outbox_id AS id, max(attempt) AS life FROM webhook_attempt
    WHERE outbox_id = ANY($1::uuid[]) AND outcome IN ('revived', 'decided') GROUP BY outbox_id`;
 
-// A call that was made is done, whoever holds the row by now: its holder is refused by the fence. That an effect is dead may be said of
+// A call that was made is done, also where another process holds the row by now: the fence refuses its holder. That an effect is dead may be said of
 // the row's present life alone, and only while the engine has it. The time between begin and end is the consumer's, and the end the
 // database's, so that the history has one clock.
 export const REPORT = `

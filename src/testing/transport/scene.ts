@@ -11,7 +11,7 @@ import type {
 } from '../../transports/effect-transport.js';
 import { withTimeLimit } from '../../core/time/waits.js';
 
-/** What the contract is checked on. */
+/** The engine under test. */
 export interface TransportBench {
   /** A new transport, as an application has it. Each check closes those that it made. */
   create(): EffectTransport;
@@ -44,7 +44,7 @@ export interface Arrival {
 
 type Answer = (arrival: Arrival, nth: number) => Verdict | Promise<Verdict>;
 
-/** What one check of the contract uses: transports of its own, and effects that no other check has. */
+/** The means of one check of the contract: transports of its own, and effects that no other check has. */
 export class Scene {
   private readonly transports: EffectTransport[] = [];
   private readonly subscriptions: Subscription[] = [];

@@ -6,7 +6,7 @@ import { Scene, type TransportBench } from './scene.js';
 /** One promise of the port. */
 export interface TransportCheck {
   readonly name: string;
-  /** Takes up to some minutes. Rejects with an Error that says what was expected, and what was received. */
+  /** Takes up to some minutes. Rejects with an Error that names the expected and the received. */
   readonly run: () => Promise<void>;
 }
 

@@ -191,7 +191,7 @@ class NatsTransport implements EffectTransport {
     return link;
   }
 
-  /** A connection that was refused ends for good, whatever its options say. */
+  /** A connection that was refused ends for good, in spite of its options. */
   private async watch(link: Link): Promise<void> {
     for await (const { type } of link.connection.status()) {
       if (type === 'disconnect') link.isUp = false;
@@ -230,7 +230,7 @@ class NatsTransport implements EffectTransport {
         await runs.close(graceMs);
         clearInterval(beat);
         const link = await this.link?.catch(() => undefined);
-        // What was acknowledged last is on its way.
+        // The last acknowledgements are on their way.
         if (link?.isUp === true)
           await endsWithin(
             link.connection.flush().catch(() => undefined),
@@ -256,7 +256,7 @@ class NatsTransport implements EffectTransport {
     }
   }
 
-  /** Tells the server that these messages are worked on. Where it cannot be told, it gives them to others. */
+  /** Tells the server that these messages are worked on. A server that is not reached gives them to others. */
   private async beat(held: ReadonlySet<Held>): Promise<void> {
     const now = performance.now();
     for (const { aliveAt, abort } of held)

@@ -18,7 +18,7 @@ export async function assertQueue(channel: Channel, queue: string): Promise<void
 export interface Wait {
   /** For so many seconds. */
   readonly seconds: number;
-  /** What is left of its delay after that. */
+  /** The rest of its delay after that. */
   readonly restS: number;
 }
 

@@ -36,7 +36,7 @@ const HEAD = 'webhook-inbox';
 const BEFORE = 'webhook-inbox-attempts';
 /** Seconds that it has to wait still, before it comes to a handler. */
 const REST = 'webhook-inbox-rest';
-/** What a quorum queue counts itself. */
+/** Counted by a quorum queue itself. */
 const RETURNED = 'x-delivery-count';
 const CONFIRM_MS = 10_000;
 const RETRY_MS = 1_000;
@@ -123,7 +123,7 @@ class RabbitmqTransport implements EffectTransport {
     });
   }
 
-  /** Work of a publisher. A connection on which no answer comes is given up: nobody knows what has become of its messages. */
+  /** Work of a publisher. A connection on which no answer comes is given up: the fate of its messages is unknown. */
   private async confirmed<T>(work: (link: Link) => Promise<T>): Promise<T> {
     const opened = this.open();
     try {
@@ -200,7 +200,7 @@ class RabbitmqTransport implements EffectTransport {
       await Promise.all(queues.map((queue) => link.declare(queue, (channel) => assertQueue(channel, queue))));
       const tags: string[] = [];
       for (const queue of queues) tags.push((await link.channel.consume(queue, take(queue))).consumerTag);
-      // What is given back while the last runs end is for others.
+      // Messages that are given back while the last runs end are for others.
       const stop = () => void Promise.all(tags.map((tag) => link.channel.cancel(tag))).catch(() => undefined);
       runs.closed.addEventListener('abort', stop, { once: true });
       void link.ended.then(() => runs.closed.removeEventListener('abort', stop));
@@ -219,7 +219,7 @@ class RabbitmqTransport implements EffectTransport {
     else runs.begin((signal) => work(message, signal), settle);
   }
 
-  /** A message that is to come later is published once more, and acknowledged when the broker has that one. */
+  /** A message that must come later is published once more, and acknowledged when the broker has that one. */
   private async settle(link: Link, queue: string, message: ConsumeMessage, verdict: Verdict): Promise<void> {
     let isOver = verdict.kind === 'ack';
     if (verdict.kind === 'again' && verdict.delayMs > 0)
