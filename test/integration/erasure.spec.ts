@@ -174,6 +174,26 @@ describe('erasure of an event', () => {
     expect(await states()).toEqual(['handler done', 'effect erased']);
   });
 
+  it('an effect that an engine has is erased and reported as possibly sent', async () => {
+    script.send = async () => {
+      throw new Error('down');
+    };
+    await receive();
+    await until(
+      async () => (await database.query(`SELECT 1 FROM webhook_outbox WHERE error IS NOT NULL`)).length === 1,
+    );
+    await database.query(
+      `UPDATE webhook_outbox SET state = 'handed', leased_by = NULL, due_at = now() + interval '1 hour' WHERE kind = 'effect'`,
+    );
+    expect(await erase()).toMatchObject({
+      cancelled: [{ name: 'mail' }],
+      possiblySent: [{ name: 'mail' }],
+      sent: [],
+    });
+    expect(await traces()).toEqual([]);
+    expect(await states()).toEqual(['handler done', 'effect erased']);
+  });
+
   it.each(['with', 'without'])(
     'an effect in flight %s completion: reported, and its late result is dropped',
     async (how) => {

@@ -109,7 +109,7 @@ describe('retention', () => {
     expect(await retention.prune()).toMatchObject({ bodies: 0, effects: 0 });
   });
 
-  it.each(['pending', 'parked', 'dead'])(
+  it.each(['pending', 'parked', 'handed', 'dead'])(
     'of events with %s work, never touches what is needed to do it',
     async (state) => {
       const retention = await start({ claims: '10d', bodies: '5d', effects: '5d' });
@@ -117,11 +117,11 @@ describe('retention', () => {
         source: 'awardee',
         events: 100,
         days: [11, 20],
-        state: state === 'parked' ? 'done' : state,
+        state: state === 'parked' || state === 'handed' ? 'done' : state,
       });
-      if (state === 'parked')
+      if (state === 'parked' || state === 'handed')
         await database.query(
-          `UPDATE webhook_outbox SET state = 'parked', settled_at = NULL WHERE kind = 'effect'`,
+          `UPDATE webhook_outbox SET state = '${state}', settled_at = NULL WHERE kind = 'effect'`,
         );
       await database.query(
         `UPDATE webhook_claim SET received_at = received_at + interval '5 days' WHERE event_id < 'evt_5'`,
