@@ -1,5 +1,8 @@
+import { jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
 import { transportContract } from '../../src/testing/index.js';
 import { nats } from '../../src/transports/nats/index.js';
+import { until } from '../support/application.js';
 import { startNats, type Engine } from '../support/engines.js';
 
 let engine: Engine;
@@ -24,4 +27,22 @@ describe('NATS JetStream', () => {
     }),
   });
   for (const { name, run } of contract) it(name, run);
+
+  it('a report that is no JSON comes as text, and once', async () => {
+    const transport = nats({ connection: { servers: engine.url }, name: 'unreadable' });
+    const came: unknown[] = [];
+    const reader = await transport.onReports(async (report) => void came.push(report));
+    const connection = await connect({ servers: engine.url });
+    try {
+      const { streams } = await jetstreamManager(connection);
+      connection.publish('unreadable.reports', '{');
+      await until(() => came.length > 0);
+      await until(async () => (await streams.info('unreadable')).state.messages === 0);
+      expect(came).toEqual(['{']);
+    } finally {
+      await reader.close(0);
+      await transport.close();
+      await connection.close();
+    }
+  });
 });

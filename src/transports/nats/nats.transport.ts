@@ -19,7 +19,7 @@ import type {
   Subscription,
   Verdict,
 } from '../effect-transport.js';
-import { headOf, messageOf, textOf } from '../envelope.js';
+import { headOf, messageOf, reportOf } from '../envelope.js';
 import { Runs } from '../runs.js';
 import { asError, rethrow, Trouble } from '../trouble.js';
 import { effectQueue, Layout, REPORTS, type Queue } from './layout.js';
@@ -130,7 +130,7 @@ class NatsTransport implements EffectTransport {
 
   onReports(handle: (report: EffectReport) => Promise<void>): Promise<Subscription> {
     return this.subscribe([REPORTS], REPORTS_AT_ONCE, async ({ data }) => {
-      await handle(JSON.parse(textOf(data)) as EffectReport);
+      await handle(reportOf(data));
       return { kind: 'ack' };
     });
   }

@@ -11,7 +11,7 @@ import type {
   Subscription,
   Verdict,
 } from '../effect-transport.js';
-import { headOf, messageOf, textOf } from '../envelope.js';
+import { headOf, messageOf, reportOf } from '../envelope.js';
 import { Runs } from '../runs.js';
 import { asError, rethrow, Trouble } from '../trouble.js';
 import { Link, type RabbitmqConnection } from './link.js';
@@ -95,7 +95,7 @@ class RabbitmqTransport implements EffectTransport {
 
   onReports(handle: (report: EffectReport) => Promise<void>): Promise<Subscription> {
     return this.subscribe([this.reports()], REPORTS_AT_ONCE, async ({ content }) => {
-      await handle(JSON.parse(textOf(content)) as EffectReport);
+      await handle(reportOf(content));
       return { kind: 'ack' };
     });
   }
