@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { env } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import {
+  Outbox,
   Revivals,
   Inspector,
   WebhookLifecycle,
@@ -169,6 +170,31 @@ it('a relay that dies between the confirm and the settle publishes again under t
   const ids = await enqueue(inbox, 'mail', ['ann']);
   await inState(inbox, 'handed', ids);
   expect(published).toEqual([ids[0], ids[0]]);
+  await consumer();
+  await inState(inbox, 'done', ids);
+  expect(timesCalled(ids)).toEqual([1]);
+});
+
+it('an effect that the engine may have is not cancelled, and a report of done ends it though it is dead by then', async () => {
+  const own = transport();
+  const unconfirmed: EffectTransport = {
+    ...bound(own),
+    publish: async (messages) => {
+      await own.publish(messages);
+      throw new Error('no confirm');
+    },
+  };
+  const inbox = await startSender([{ transport: unconfirmed, effects: ['mail'] }]);
+  open.push({ close: () => inbox.stop() });
+  const ids = await enqueue(inbox, 'mail', ['ann']);
+  await until(
+    async () => (await inbox.query(`SELECT FROM webhook_outbox WHERE attempt_base > 0`)).length > 0,
+  );
+  const cancelled = () => inbox.app.get(Outbox).cancel(inbox.dataSource.manager, 'mail', { id: ids[0]! });
+  expect(await cancelled()).toBe('running');
+  await inbox.query(
+    `UPDATE webhook_outbox SET state = 'dead', reason = 'last-attempt-lost', leased_by = NULL, settled_at = now()`,
+  );
   await consumer();
   await inState(inbox, 'done', ids);
   expect(timesCalled(ids)).toEqual([1]);

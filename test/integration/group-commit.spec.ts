@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import { jest } from '@jest/globals';
 import type { Answer } from '../../src/index.js';
 import { uuidV7 } from '../../src/core/outbox-id.js';
+import { Claimer } from '../../src/inbox/claimer.js';
 import { ClaimStore } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { Latch } from '../support/latch.js';
 import {
   awardeeSource,
   clear,
@@ -338,8 +341,20 @@ describe('what fails a batch fails its own delivery only', () => {
     // So long that nothing ends the first commit but the release of its key.
     const patient = await start({ webhooks: { claimTimeout: '10m' } });
     const release = await holdKey('d-0');
+    // One that came before the first batch is taken would be in it.
+    const taken = new Latch();
+    const claimer = patient.app.get(Claimer);
+    const claimTogether = claimer.claimTogether.bind(claimer);
+    jest.spyOn(claimer, 'claimTogether').mockImplementationOnce((take, ...rest) => {
+      const took = () => {
+        const batch = take();
+        taken.open();
+        return batch;
+      };
+      return claimTogether(took, ...rest);
+    });
     const first = patient.deliver('d-0');
-    await queued();
+    await taken.wait();
     const second = patient.deliver('d-1');
     let ended = 'nothing';
     void first.then(() => (ended = 'the first'));

@@ -617,8 +617,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/engine/engine.store.ts',
-        "f.state = 'handed' AND f.life = $6",
-        "f.state = 'handed' AND $6::int IS NOT NULL",
+        "f.life = $6 AND (f.state = 'handed'",
+        "$6::int IS NOT NULL AND (f.state = 'handed'",
       ),
     ],
     spec: 'test/engines/bullmq.spec.ts',

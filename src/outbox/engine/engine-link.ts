@@ -8,12 +8,15 @@ import type { LeasedRow } from '../../storage/leased-rows.js';
 const MAX_MESSAGES = 100;
 const MAX_IN_FLIGHT = 2;
 const MAX_PAUSE_MS = 30_000;
+/** An engine that has not confirmed by then counts as down. The time of an effect's own calls says nothing about an engine. */
+const PUBLISH_MS = 20_000;
+/** The whole hand-over of a row, with its statements. */
+export const HAND_OVER_MS = 30_000;
 
 /** A leased row on its way to the engine. */
 export interface Parcel {
   readonly row: LeasedRow;
   readonly message: EffectMessage;
-  readonly timeoutMs: number;
 }
 
 /** `handed` is false where the lease was lost meanwhile. */
@@ -36,9 +39,13 @@ export class EngineLink {
   private failures = 0;
   private notBefore = -Infinity;
 
-  /** @param settle records that the engine has the rows, and returns the ids of those whose lease still held */
+  /**
+   * @param begin records that the engine may have the rows from now on, and returns the ids of those whose lease still holds
+   * @param settle records that the engine has the rows, and returns the ids of those whose lease still held
+   */
   constructor(
     private readonly transport: EffectTransport,
+    private readonly begin: (rows: readonly LeasedRow[]) => Promise<ReadonlySet<string>>,
     private readonly settle: (rows: readonly LeasedRow[]) => Promise<ReadonlySet<string>>,
   ) {}
 
@@ -48,7 +55,7 @@ export class EngineLink {
     return performance.now() < this.notBefore ? 0 : 1;
   }
 
-  /** @throws the error of the settle: then the engine has the message, and the row does not say so */
+  /** @throws the error of a statement: after the publish, the engine has the message, and the row does not say so */
   deliver(parcel: Parcel): Promise<Delivered> {
     return new Promise((resolve, reject) => {
       this.waiting.push({ ...parcel, resolve, reject });
@@ -67,7 +74,19 @@ export class EngineLink {
     }
   }
 
-  private async deliverAll(batch: readonly Waiting[]): Promise<void> {
+  private async deliverAll(all: readonly Waiting[]): Promise<void> {
+    try {
+      // A row that was given back while it waited here is published by its next lease, unless it is cancelled or erased before.
+      const ours = await this.begin(all.map(({ row }) => row));
+      for (const { row, resolve } of all) if (!ours.has(row.id)) resolve({ handed: false });
+      const batch = all.filter(({ row }) => ours.has(row.id));
+      if (batch.length > 0) await this.deliverOurs(batch);
+    } catch (error) {
+      for (const { reject } of all) reject(error);
+    }
+  }
+
+  private async deliverOurs(batch: readonly Waiting[]): Promise<void> {
     const errors = await this.publish(batch);
     const confirmed = batch.filter((_, index) => errors[index] === undefined);
     if (confirmed.length > 0) this.recordSuccess();
@@ -77,21 +96,16 @@ export class EngineLink {
       if (error !== undefined) resolve({ error });
     }
     if (confirmed.length === 0) return;
-    try {
-      // Only now: a row that says so before would be forgotten where the engine did not get it.
-      const handed = await this.settle(confirmed.map(({ row }) => row));
-      for (const { row, resolve } of confirmed) resolve({ handed: handed.has(row.id) });
-    } catch (error) {
-      for (const { reject } of confirmed) reject(error);
-    }
+    // Only now: a row that says so before would be forgotten where the engine did not get it.
+    const handed = await this.settle(confirmed.map(({ row }) => row));
+    for (const { row, resolve } of confirmed) resolve({ handed: handed.has(row.id) });
   }
 
   /** The answer for each message; the error for all where the transport gave none. */
   private async publish(batch: readonly Waiting[]): Promise<readonly (Error | undefined)[]> {
-    const limitMs = Math.max(...batch.map(({ timeoutMs }) => timeoutMs));
     try {
       const publishing = this.transport.publish(batch.map(({ message }) => message));
-      const errors = await withTimeLimit(publishing, limitMs, `publish to ${this.transport.name}`);
+      const errors = await withTimeLimit(publishing, PUBLISH_MS, `publish to ${this.transport.name}`);
       if (errors.length === batch.length) return errors;
       throw new Error(`expected an answer for each of ${batch.length} messages, received ${errors.length}`);
     } catch (error) {

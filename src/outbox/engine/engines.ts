@@ -41,7 +41,7 @@ export class Engines {
   start(): void {
     if (this.options.relay === false) return;
     for (const transport of this.transports) void this.subscribe(transport);
-    this.timers.schedule(TIMER, 0, () => void this.lookForUnheard());
+    this.lookAgain();
   }
 
   async stop(): Promise<void> {
@@ -101,7 +101,11 @@ export class Engines {
     } catch (error) {
       this.logger.warn(logLine(`effects of engines could not be looked through: ${errorText(error)}`, {}));
     }
-    if (this.stopped.signal.aborted) return;
+    if (!this.stopped.signal.aborted) this.lookAgain();
+  }
+
+  /** Not at once at the start: after an outage of all relays, the reports that have waited are read first. */
+  private lookAgain(): void {
     const shortest = Math.min(...this.options.transports.map(({ unheardMs }) => unheardMs));
     const everyMs = Math.min(MAX_EVERY_MS, Math.max(shortest / 4, 250));
     this.timers.schedule(TIMER, everyMs, () => void this.lookForUnheard());

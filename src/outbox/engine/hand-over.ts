@@ -71,8 +71,7 @@ export class HandOver {
     let delivered: Delivered;
     try {
       const message = messageOf(effect, row, await this.lifeOf(row));
-      const parcel = { row, message, timeoutMs: effect.timeoutMs };
-      delivered = await orAborted(this.link(engine.transport).deliver(parcel), signal);
+      delivered = await orAborted(this.link(engine.transport).deliver({ row, message }), signal);
     } catch (error) {
       if (!signal.aborted) throw error;
       // A shutdown has given the row back.
@@ -102,7 +101,9 @@ export class HandOver {
   private link(transport: EffectTransport): EngineLink {
     let link = this.links.get(transport);
     if (link === undefined) {
-      link = new EngineLink(transport, (rows) => this.settle(rows));
+      const begin = (rows: readonly LeasedRow[]) =>
+        this.statements.send((manager) => this.store.begin(manager, rows));
+      link = new EngineLink(transport, begin, (rows) => this.settle(rows));
       this.links.set(transport, link);
     }
     return link;

@@ -178,9 +178,7 @@ export class JobRunner {
   private async run(job: StartedJob): Promise<Outcomes> {
     let outcomes: Outcomes = new Map();
     const [row] = job.rows;
-    const work =
-      row!.kind === 'handler' ? this.registry.handler(row!.name)! : this.registry.effect(row!.name)!;
-    if (job.rows.length === 1) job.deadline.limit(work.timeoutMs);
+    if (job.rows.length === 1) job.deadline.limit(this.rows.limitOf(row!));
     const startedAt = performance.now();
     try {
       outcomes = await this.rows.run(job);
@@ -191,7 +189,8 @@ export class JobRunner {
       job.solo?.end();
       this.all.delete(job);
     }
-    if (row!.kind === 'handler') this.prefetch.recordRun(work.name, performance.now() - startedAt);
+    if (row!.kind === 'handler')
+      this.prefetch.recordRun(this.registry.handler(row!.name)!.name, performance.now() - startedAt);
     this.queue.fill(() => this.occupants);
     for (const { id, event } of job.rows) {
       if (!outcomes.has(id)) outcomes.set(id, 'lost');

@@ -7,7 +7,16 @@ import type { RunnableName } from '../../storage/outbox.store.js';
 import { HandOver, MAX_HANDING } from '../engine/hand-over.js';
 import { Destinations } from '../runs/destinations.js';
 import { HandlerSlots, type NamedHandler } from '../slots/handler-slots.js';
-import { half, hasRoom, room, Shares, sharesOf, type Sharing, type Usage } from '../slots/shares.js';
+import {
+  half,
+  hasRoom,
+  MAX_INT4,
+  room,
+  Shares,
+  sharesOf,
+  type Sharing,
+  type Usage,
+} from '../slots/shares.js';
 import type { Occupant } from './job.js';
 import { PausedNames } from './paused-names.js';
 
@@ -174,12 +183,13 @@ export class LeasePlan {
     return { names: names.filter(hasRoom), limit: free };
   }
 
-  // A hand-over is short, and one that hangs takes no slot from effects that run here.
+  // A hand-over is short, and one that hangs takes no slot from effects that run here. The consumer counts the attempts of the effect. One
+  // that the relay has lost may be at the engine, and no number of them makes the row dead.
   private engineGroup(effects: readonly NamedEffect[], jobs: readonly Occupant[]): LeaseGroup {
     const free = MAX_HANDING - this.running(jobs, true).length;
-    const names = effects.map(([name, { retry }]): RunnableName => {
+    const names = effects.map(([name]): RunnableName => {
       const limit = Math.min(free, this.handOver.room(this.registry.engineOf(name)!));
-      return { name, maxAttempts: retry.maxAttempts, limit };
+      return { name, maxAttempts: MAX_INT4, limit };
     });
     return { names: names.filter(hasRoom), limit: free };
   }

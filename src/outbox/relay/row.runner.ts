@@ -1,5 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
+import type { LeasedRow } from '../../storage/leased-rows.js';
+import { HAND_OVER_MS } from '../engine/engine-link.js';
 import { HandOver } from '../engine/hand-over.js';
 import { BatchRunner, type Outcomes } from '../runs/batch.runner.js';
 import { EffectRunner } from '../runs/effect.runner.js';
@@ -16,6 +18,12 @@ export class RowRunner {
     private readonly effects: EffectRunner,
     private readonly handOver: HandOver,
   ) {}
+
+  /** How long the run of a row may take, in milliseconds. */
+  limitOf(row: LeasedRow): number {
+    if (row.kind === 'handler') return this.registry.handler(row.name)!.timeoutMs;
+    return this.handOver.takes(row) ? HAND_OVER_MS : this.registry.effect(row.name)!.timeoutMs;
+  }
 
   /** @throws when an end could not be recorded */
   async run({ rows, deadline }: Job): Promise<Outcomes> {

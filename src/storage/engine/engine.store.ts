@@ -40,6 +40,15 @@ interface ReportedRow extends Omit<Reported, 'event'> {
 @Injectable()
 export class EngineStore {
   /**
+   * Notes that the engine may have the messages of leased rows from now on, each behind its fence: such a row is not cancelled any more.
+   * @returns ids of those whose lease holds
+   */
+  async begin(manager: EntityManager, rows: readonly Lease[]): Promise<Set<string>> {
+    const ours: { id: string }[] = await query(manager, BEGIN_HAND_OVER, fences(rows));
+    return new Set(ours.map(({ id }) => id));
+  }
+
+  /**
    * Settles leased rows as handed, each behind its fence.
    * @returns ids of those that the engine has now; true for one that this call has settled, false for one that an earlier call or a report had
    */
@@ -97,14 +106,20 @@ export class EngineStore {
   }
 }
 
-// The call may have been made from now on: `begun_at` says so to a relay that the row comes back to. The second part finds what a first
-// sending of this statement has done, and rows whose report was faster than it.
+export const BEGIN_HAND_OVER = `
+  WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
+  begun AS (
+    UPDATE webhook_outbox o SET begun_at = clock_timestamp() FROM ours WHERE o.id = ours.id AND o.begun_at IS NULL
+  )
+  SELECT id FROM ours`;
+
+// The second part finds what a first sending of this statement has done, and rows whose report was faster than it.
 export const HAND_OVER = `
   WITH ours AS MATERIALIZED (${FENCED_ROWS} FOR UPDATE OF o),
   handed AS (
     UPDATE webhook_outbox o
        SET state = 'handed', leased_by = NULL, alone = false, reason = NULL, error = NULL, place = NULL,
-           begun_at = coalesce(o.begun_at, clock_timestamp()), due_at = now() + m.ms * interval '1 ms'
+           due_at = now() + m.ms * interval '1 ms'
       FROM ours JOIN unnest($1::uuid[], $4::float8[]) AS m(id, ms) ON m.id = ours.id WHERE o.id = ours.id
     RETURNING o.id
   )
@@ -133,7 +148,8 @@ export const REPORT = `
            alone = false, waits = false
       FROM found f
      WHERE o.id = f.id
-       AND CASE $2 WHEN 'done' THEN f.state IN ('handed', 'pending', 'parked') ELSE f.state = 'handed' AND f.life = $6 END
+       AND CASE WHEN $2 = 'done' THEN f.state IN ('handed', 'pending', 'parked') OR f.state = 'dead' AND o.reason <> 'given-up'
+                ELSE f.life = $6 AND (f.state = 'handed' OR f.state = 'pending' AND NOT f.leased) END
     RETURNING o.*
   ), kept AS (
     INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $7::text FROM settled WHERE $7::text IS NOT NULL
