@@ -85,12 +85,12 @@ export const DELETE_CLAIMS = `
 export const LOCK_OLD_BODIES = `
   SELECT c.source, c.tenant, c.event_id, c.id, ${isoText('c.received_at')} AS at FROM webhook_claim c
    WHERE c.source = $1 AND c.received_at < now() - $2 * interval '1 ms' AND c.received_at >= $4::timestamptz AND c.body IS NOT NULL
-     AND NOT ${kept(`'pending', 'parked', 'dead'`)}
+     AND NOT ${kept(`'pending', 'parked', 'handed', 'dead'`)}
    ORDER BY c.received_at LIMIT $3
      FOR UPDATE OF c SKIP LOCKED`;
 
 export const EMPTY_BODIES = `
-  WITH ${going(`'pending', 'parked', 'dead'`)}, emptied AS (
+  WITH ${going(`'pending', 'parked', 'handed', 'dead'`)}, emptied AS (
     UPDATE webhook_claim c SET body = NULL, headers = '{}' FROM going g
      WHERE c.source = g.source AND c.tenant = g.tenant AND c.event_id = g.event_id
     RETURNING c.id
