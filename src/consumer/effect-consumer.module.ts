@@ -45,7 +45,7 @@ const POOL_RESERVE = 2;
 /** Options that Nest needs before any factory has run. */
 export interface EffectConsumerExtras {
   /**
-   * Name of the TypeORM DataSource in which the consumer notes what it has done. `false`: none, so that an effect may be called twice
+   * Name of the TypeORM DataSource in which the consumer notes the effects that are done. `false`: none, so that an effect may be called twice
    * under one key. @default the unnamed one
    */
   readonly dataSource?: string | false;

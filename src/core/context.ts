@@ -79,7 +79,7 @@ export interface EffectContext {
   /** Which attempt this is, counted from 1 over all processes. */
   readonly attempt: number;
   /**
-   * Of a consumer with a DataSource, that takes effects from an engine: what it writes commits with the record that the effect is done.
+   * Only in a consumer of an engine that has a DataSource. Its writes commit with the record that the effect is done.
    * Undefined where a relay runs the effect.
    */
   readonly manager?: EntityManager;

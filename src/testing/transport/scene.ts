@@ -29,7 +29,7 @@ export interface TransportBench {
 /** Of one promise. */
 export type Check = (scene: Scene, bench: TransportBench) => Promise<void>;
 
-/** Within this time an engine does what it promises: a broken connection is noticed, and a message given to another consumer. */
+/** Time for an engine to notice a broken connection, and to give a message to another consumer. */
 export const PATIENCE_MS = 60_000;
 
 export const ACK: Verdict = { kind: 'ack' };

@@ -40,7 +40,7 @@ export class Layout {
     const wanted = {
       name: this.stream,
       subjects: [`${this.stream}.effects.*`, `${this.stream}.reports`],
-      // A message is deleted when it is acknowledged, so that the stream holds what is owed.
+      // A message is deleted when it is acknowledged, so that the stream holds the messages that are owed.
       retention: RetentionPolicy.Workqueue,
       storage: StorageType.File,
       // A stream that is full refuses the new messages, and the relay keeps them.

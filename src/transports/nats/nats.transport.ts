@@ -160,7 +160,7 @@ class NatsTransport implements EffectTransport {
     }
   }
 
-  /** @throws at once while the connection is lost: what is published meanwhile would be kept in memory */
+  /** @throws at once while the connection is lost: messages published meanwhile would stay in memory */
   private async open(): Promise<Link> {
     if (this.isClosed) throw new Error('the transport is closed');
     this.link ??= this.connect();

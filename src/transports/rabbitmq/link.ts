@@ -20,7 +20,7 @@ const CLOSE_MS = 5_000;
 const NAMED_MS = 2_000;
 /** Seconds. RabbitMQ's own 60 would leave a connection that is dead unnoticed for two minutes. */
 const HEARTBEAT_S = 10;
-/** AMQP's code for a declaration that differs from what is there. */
+/** AMQP's code for a declaration that differs from the one at the broker. */
 const PRECONDITION_FAILED = 406;
 
 /** A connection with a channel that confirms. It ends as a whole: a channel that the broker closes takes the connection with it. */
