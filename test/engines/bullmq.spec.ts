@@ -200,6 +200,18 @@ it('an effect that the engine may have is not cancelled, and a report of done en
   expect(timesCalled(ids)).toEqual([1]);
 });
 
+it('no number of lost hand-overs makes an effect dead', async () => {
+  const inbox = await sender();
+  const id = await inbox.dataSource.transaction(async (manager) => {
+    const enqueued = await inbox.app.get(Outbox).enqueue(manager, 'mail', { to: 'ann' });
+    await manager.query('UPDATE webhook_outbox SET attempt = 50 WHERE id = $1', [enqueued.id]);
+    return enqueued.id;
+  });
+  await inState(inbox, 'handed', [id]);
+  await consumer();
+  await inState(inbox, 'done', [id]);
+});
+
 it('copies of a message, at once and later, are applied once', async () => {
   const inbox = await sender();
   const own = transport();
