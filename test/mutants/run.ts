@@ -12,12 +12,12 @@ npm run mutants -- --mechanical [--file <part of a path>] [--sample <faults of e
 Plants faults in a copy of the code, one at a time: the tests must notice.
 
 Without --mechanical: the faults of test/mutants/mutants.ts, each with the test that must catch it, and what is recorded of the others.
---mechanical  faults derived from statements, migrations and checks (test/mutants/mechanical/plan.ts names files and their specs). What is
-              known of a fault stays in test/mutants/results.json until its file or its specs change, so that a run goes on where the last
-              one ended.
+--mechanical  faults derived from statements, migrations and checks (test/mutants/mechanical/plan.ts names files and their specs). A result
+              stays in test/mutants/results.json until the text of the file, or of the test that noticed the fault, is another. So a run
+              goes on where the last one ended, and tries that test first.
   --file      of these files only
   --sample    so many of each file, spread over it
-  --changed   of files that have changed since they were recorded; others are left alone
+  --changed   with a recorded result that does not hold any more; others are left alone
   --minutes   begins no fault after so many
   --again     also what is known already
   --record    writes the table into docs/reliability.md`;

@@ -4,7 +4,7 @@ import { ROOT } from '../copy.js';
 import { MUTANTS } from '../mutants.js';
 import { EXPLAINED, idle, isExplained } from './explained.js';
 import { derived } from './plan.js';
-import { readResults, shaOf, type Result } from './results.js';
+import { isKnown, readResults, type Result } from './results.js';
 
 interface Row {
   readonly file: string;
@@ -12,7 +12,7 @@ interface Row {
   readonly explained: number;
   readonly caught: number;
   readonly survived: readonly string[];
-  /** Planted, before the file had its present text. */
+  /** Some results are of a former text of the file or of a test. */
   readonly isOld: boolean;
 }
 
@@ -20,7 +20,7 @@ function rows(): Row[] {
   const results = readResults();
   return [...derived(ROOT)].map(([file, faults]) => {
     const open = faults.filter((fault) => !isExplained(fault));
-    const known = results[file]?.faults ?? {};
+    const known = results[file] ?? {};
     const of = (outcome: Result['outcome']) => open.filter(({ name }) => known[name]?.outcome === outcome);
     return {
       file,
@@ -28,7 +28,7 @@ function rows(): Row[] {
       explained: faults.length - open.length,
       caught: of('caught').length,
       survived: of('survived').map(({ name }) => name),
-      isOld: results[file] !== undefined && results[file].sha256 !== shaOf(file),
+      isOld: open.some((fault) => known[fault.name] !== undefined && !isKnown(fault, results)),
     };
   });
 }

@@ -1,18 +1,15 @@
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Copy } from '../copy.js';
+import { ROOT, type Copy, type SpecEnd } from '../copy.js';
 import { isExplained } from './explained.js';
 import type { Fault } from './fault.js';
 import { areaOf, derived } from './plan.js';
-import { readResults, shaOf, writeResults, type Result } from './results.js';
-import { ROOT } from '../copy.js';
+import { hashesOf, isKnown, readResults, writeResults, type Result } from './results.js';
 
 export interface Wanted {
   /** A part of the path. */
   readonly file?: string;
   /** So many of each file. @default all */
   readonly sample?: number;
-  /** Only files whose text is another than when they were recorded. */
+  /** Only faults with a recorded result that does not hold any more. */
   readonly changed: boolean;
   readonly minutes: number;
   /** Also what is known. */
@@ -22,16 +19,19 @@ export interface Wanted {
 /** Plants derived faults one by one, and writes down after each what became of it. */
 export async function runMechanical(copy: Copy, wanted: Wanted): Promise<void> {
   const end = performance.now() + wanted.minutes * 60_000;
-  const sound = new Map<string, boolean>();
+  const trials = new Trials(copy);
   for (const fault of chosen(wanted)) {
     if (performance.now() >= end) {
       console.log(`the time is up after ${wanted.minutes} minutes`);
       return;
     }
-    const result = await plant(copy, fault, sound);
+    const result = await trials.plant(fault, readResults()[fault.file]?.[fault.name]);
     if (result === undefined) continue;
     note(fault, result);
-    console.log(`${result.outcome === 'caught' ? 'caught' : 'SURVIVED'}: ${fault.name}, by ${result.by}`);
+    const { outcome, by, test } = result;
+    console.log(
+      `${outcome === 'caught' ? 'caught' : 'SURVIVED'}: ${fault.name}, by ${by}${test === undefined ? '' : ` '${test}'`}`,
+    );
   }
 }
 
@@ -39,12 +39,11 @@ function chosen({ file = '', sample, changed, again }: Wanted): Fault[] {
   const results = readResults();
   const perFile = [...derived(ROOT)]
     .filter(([name]) => name.includes(file))
-    .filter(([name]) => !changed || (results[name] !== undefined && results[name].sha256 !== shaOf(name)))
     .map(([name, faults]) => {
-      const known = results[name]?.sha256 === shaOf(name) ? results[name].faults : {};
-      const open = faults.filter(
-        (fault) => !isExplained(fault) && (again || known[fault.name] === undefined),
-      );
+      const wasRecorded = (fault: Fault) => results[name]?.[fault.name] !== undefined;
+      const open = faults
+        .filter((fault) => !isExplained(fault) && (again || !isKnown(fault, results)))
+        .filter((fault) => !changed || wasRecorded(fault));
       return spread(open, sample ?? open.length);
     });
   // One of each file in turn: a run that ends early has seen all of them.
@@ -63,27 +62,85 @@ function spread(faults: readonly Fault[], count: number): Fault[] {
   );
 }
 
-/** Undefined when a spec of the fault does not pass without it: nothing is known then. */
-async function plant(copy: Copy, fault: Fault, sound: Map<string, boolean>): Promise<Result | undefined> {
-  const { specs } = areaOf(fault.file)!;
-  const text = await readFile(join(copy.dir, fault.file), 'utf8');
-  const mutated = text.slice(0, fault.start) + fault.replace + text.slice(fault.end);
-  for (const spec of specs) {
-    if (!sound.has(spec)) sound.set(spec, (await copy.outcome(spec)) === 'passed');
-    if (sound.get(spec) === false) {
-      console.log(`not known: ${fault.name}: ${spec} does not pass without it`);
-      return undefined;
+/** Plants faults in a copy, and finds the test that notices each. */
+class Trials {
+  /** Whether a spec, or one test of it, passes without a fault. */
+  private readonly sound = new Map<string, boolean>();
+  /** By file: the spec that has noticed its last fault. */
+  private readonly latest = new Map<string, string>();
+
+  constructor(private readonly copy: Copy) {}
+
+  /** Undefined when nothing is known: a spec fails with the fault, but without it too. */
+  async plant(fault: Fault, before: Result | undefined): Promise<Result | undefined> {
+    const { file, start, end, replace } = fault;
+    const text = await this.copy.read(file);
+    const texts = new Map([[file, text.slice(0, start) + replace + text.slice(end)]]);
+    const withFault: Run = (spec, test) => this.copy.with(texts, () => this.copy.end(spec, test));
+    const specs = this.inOrder(fault, before);
+    if (await this.isCaughtAsBefore(before, specs, withFault))
+      return this.caught(file, before!.by, before!.test);
+    for (const spec of specs) {
+      const first = await withFault(spec);
+      if (first.outcome === 'passed') continue;
+      if (!(await this.isSound(spec))) {
+        console.log(`not known: ${fault.name}: ${spec} does not pass without it`);
+        return undefined;
+      }
+      if (await failsAgain(spec, first.test, withFault)) return this.caught(file, spec, first.test);
+      console.log(`failed once, and not again: ${fault.name}: ${spec} '${first.test}'`);
     }
-    const outcome = await copy.with(new Map([[fault.file, mutated]]), () => copy.outcome(spec));
-    if (outcome === 'failed') return { outcome: 'caught', by: spec };
+    return this.hashed(file, { outcome: 'survived', by: `none of ${specs.length} specs` });
   }
-  return { outcome: 'survived', by: `none of ${specs.length} specs` };
+
+  /** The spec that has noticed this fault, or else the last one of its file, goes first. */
+  private inOrder({ file }: Fault, before: Result | undefined): string[] {
+    const { specs } = areaOf(file)!;
+    const likely = [before?.by, this.latest.get(file)];
+    const rank = (spec: string) => (likely.includes(spec) ? likely.indexOf(spec) : likely.length);
+    return specs.toSorted((a, b) => rank(a) - rank(b));
+  }
+
+  private async isCaughtAsBefore(
+    before: Result | undefined,
+    specs: readonly string[],
+    withFault: Run,
+  ): Promise<boolean> {
+    if (before?.test === undefined || !specs.includes(before.by)) return false;
+    const { by, test } = before;
+    return (await withFault(by, test)).outcome === 'failed' && (await this.isSound(by, test));
+  }
+
+  /** Asked once in a run, and when the first answer was no, once more. */
+  private async isSound(spec: string, test?: string): Promise<boolean> {
+    const key = `${spec} ${test ?? ''}`;
+    const passes = async () => (await this.copy.end(spec, test)).outcome === 'passed';
+    if (!this.sound.has(key)) this.sound.set(key, (await passes()) || (await passes()));
+    return this.sound.get(key)!;
+  }
+
+  private caught(file: string, by: string, test: string | undefined): Result {
+    this.latest.set(file, by);
+    return this.hashed(file, { outcome: 'caught', by, ...(test !== undefined && { test }) });
+  }
+
+  /** With the texts of the copy: those of the working tree may be others by now. */
+  private hashed(file: string, result: Omit<Result, 'hashes'>): Result {
+    return { ...result, hashes: hashesOf(file, result, this.copy.dir) };
+  }
+}
+
+type Run = (spec: string, test?: string) => Promise<SpecEnd>;
+
+/** A test that failed by chance has noticed nothing. A spec that did not start does not do so by chance. */
+async function failsAgain(spec: string, test: string | undefined, withFault: Run): Promise<boolean> {
+  if (test === undefined) return true;
+  const alone = await withFault(spec, test);
+  return alone.outcome === 'failed' || (await withFault(spec)).outcome === 'failed';
 }
 
 function note({ file, name }: Fault, result: Result): void {
   const results = readResults();
-  const sha256 = shaOf(file);
-  const known = results[file]?.sha256 === sha256 ? results[file].faults : {};
-  results[file] = { sha256, faults: { ...known, [name]: result } };
+  results[file] = { ...results[file], [name]: result };
   writeResults(results);
 }
