@@ -67,7 +67,7 @@ async function follow(end: string, walk: () => Promise<unknown>): Promise<void> 
 
 /** Prints the files of every walk. Those of one alone are a timer's. */
 function report(end: string, [first, ...others]: readonly ReadonlyMap<string, string>[]): void {
-  const files = [...first!].filter(([file]) => others.every((walk) => walk.has(file))).sort();
-  const lines = files.map(([file, called]) => (SHOWS_FUNCTIONS ? `${file}: ${called}` : file));
+  const files = [...first!.keys()].filter((file) => others.every((walk) => walk.has(file))).sort();
+  const lines = files.map((file) => (SHOWS_FUNCTIONS ? `${file}: ${first!.get(file)}` : file));
   console.log(`\n${files.length} files to the ${end}\n  ${lines.join('\n  ')}`);
 }

@@ -7,7 +7,7 @@ import { Throttle } from '../core/log/throttle.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { DeliveryRuns } from '../inbox/runs/delivery-runs.js';
 import { BodyIntake } from './body/body-intake.js';
-import { rawBodyOf } from './body/raw-body.js';
+import { rawBodyOf } from './body/arrival.js';
 
 /** The part of Fastify's reply that this file uses. */
 interface FastifyReplyLike {

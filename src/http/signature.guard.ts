@@ -16,7 +16,7 @@ import { Inbox } from '../inbox/inbox.js';
 import { ApplicationsOwn, RefusedDelivery } from './answer.filter.js';
 import { adapterRequest, keepState, nodeRequest, routeOf, type AdapterRequest } from './delivery-state.js';
 import { OwnEnhancers } from './direct/own-enhancers.js';
-import { rawBodyOf } from './body/raw-body.js';
+import { rawBodyOf } from './body/arrival.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 import { WebhookRequests } from './webhook.requests.js';
 import { WebhookRoutes } from './webhook.routes.js';

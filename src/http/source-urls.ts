@@ -64,9 +64,8 @@ export class SourceUrls {
     );
   }
 
-  /** A delivery came to the module's own route. Warns, once a minute, of a source whose only taker is a route of the application's. */
+  /** A delivery came to the module's own route, and the only taker of its source is a route of the application's. Warns once a minute. */
   warnOfOwnRoute(source: string): void {
-    if (!this.registry.hasOnlyRoutes(source)) return;
     if (this.lines.admit(source) === undefined) return;
     const { own, routes } = this.routes.paths(source);
     this.logger.warn(

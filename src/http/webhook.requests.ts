@@ -4,14 +4,19 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import type { Answer } from '../core/answer.js';
 import { logLine } from '../core/log/log.js';
 import { Throttle } from '../core/log/throttle.js';
-import { RequestHeaders, printableEncoding, type RequestHead, type WebhookRequest } from '../core/request.js';
+import {
+  RequestHeaders,
+  printableEncoding,
+  targetOf,
+  type RequestHead,
+  type WebhookRequest,
+} from '../core/request.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { ANSWERS } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
-import { rawBodyOf } from './body/raw-body.js';
-import { targetOf } from './request-target.js';
+import { rawBodyOf } from './body/arrival.js';
 
 const NO_BYTES = Buffer.alloc(0);
 

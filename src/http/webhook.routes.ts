@@ -11,11 +11,11 @@ import { RoutePathFactory } from '@nestjs/core/router/route-path-factory.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
+import { targetOf } from '../core/request.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
 import { nodeRequest, type AdapterRequest } from './delivery-state.js';
 import { hasExactRoute, type ExpressApp } from './direct/express-way.js';
 import { pathMatcher, pathRules, type PathMatcher } from './path-rules.js';
-import { targetOf } from './request-target.js';
 import { useWebhookOf } from './use-webhook.metadata.js';
 
 /** The source and the route of a request. */

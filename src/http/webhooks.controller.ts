@@ -15,6 +15,7 @@ import {
 import { z } from 'zod';
 import { NotInOpenApi } from '../core/not-in-openapi.js';
 import { check } from '../core/options/schema.js';
+import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { AnswerFilter } from './answer.filter.js';
 import { WEBHOOKS_CONTROLLER } from './controller.metadata.js';
@@ -69,6 +70,7 @@ export function webhooksController(options: ControllerOptions): Type {
   class WebhooksController {
     constructor(
       private readonly dispatcher: EventDispatcher,
+      private readonly registry: HandlerRegistry,
       private readonly urls: SourceUrls,
     ) {}
 
@@ -79,7 +81,7 @@ export function webhooksController(options: ControllerOptions): Type {
       const state = stateOf(nodeRequest(request))!;
       // A handshake never comes here: the interceptor answers it.
       if (state.verified.kind !== 'delivery') return;
-      this.urls.warnOfOwnRoute(state.source.name);
+      if (this.registry.hasOnlyRoutes(state.source.name)) this.urls.warnOfOwnRoute(state.source.name);
       state.verdict = await this.dispatcher.dispatch(state.verified.delivery);
     }
   }

@@ -8,7 +8,7 @@ import * as fc from 'fast-check';
 import { DataSource } from 'typeorm';
 import type { WebhooksOptions } from '../../src/core/options/options.js';
 import { ByteBudget } from '../../src/http/body/byte-budget.js';
-import type { Holding } from '../../src/http/body/holding.js';
+import type { Holding } from '../../src/http/body/byte-budget.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import {

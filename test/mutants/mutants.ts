@@ -404,8 +404,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/http/body/byte-budget.ts',
-        'while (this.used + bytes > this.options.byteBudget)',
-        'while (this.used + bytes > Infinity)',
+        'while (this.heldBytes + bytes > this.options.byteBudget)',
+        'while (this.heldBytes + bytes > Infinity)',
       ),
     ],
     spec: 'test/e2e/body-limits.spec.ts',

@@ -5,13 +5,13 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { resolveOptions } from '../../src/core/options/resolve-options.js';
-import { ByteBudget } from '../../src/http/body/byte-budget.js';
-import type { Holding } from '../../src/http/body/holding.js';
-import { takeTurns } from '../../src/http/body/large-bodies.js';
+import { addressOf, encodingOf, networkOf } from '../../src/http/body/body-intake.js';
+import { ByteBudget, type Holding } from '../../src/http/body/byte-budget.js';
+import { LARGE_BYTES, waitForTurn } from '../../src/http/body/large-bodies.js';
 import { Chunks } from '../../src/http/body/chunks.js';
-import { encodingOf, unpack } from '../../src/http/body/unpacking.js';
+import { unpack } from '../../src/http/body/unpacking.js';
+import { ExpressWay, type ExpressAdapterLike } from '../../src/http/direct/express-way.js';
 import { awardeeSource } from '../support/sources.js';
-import { addressOf, expressAddress, networkOf } from '../../src/http/sender-address.js';
 
 const BUDGET = 1_000;
 
@@ -193,8 +193,9 @@ it('an address that the application cannot tell is none, and no reason to refuse
       throw new TypeError("Cannot read properties of undefined (reading 'startsWith')");
     },
   };
-  const request = new IncomingMessage(new Socket());
-  expect([addressOf(refusing), expressAddress({ request: refusing }, request)]).toEqual(['', '']);
+  const way = new ExpressWay({ getInstance: () => ({ request: refusing }) } as unknown as ExpressAdapterLike);
+  const seen = way.asSeen(new IncomingMessage(new Socket()));
+  expect([addressOf(refusing), addressOf(seen)]).toEqual(['', '']);
 });
 
 describe('a packed body', () => {
@@ -259,11 +260,7 @@ describe('large bodies', () => {
     stream.on('data', (chunk: Buffer) => {
       read.push(name);
       bytes += chunk.length;
-      takeTurns(
-        bytes,
-        () => stream.pause(),
-        () => stream.resume(),
-      );
+      if (bytes > LARGE_BYTES) waitForTurn(stream);
     });
     return new Promise((resolve) => stream.on('end', resolve));
   };

@@ -1,20 +1,37 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import type { Answer } from '../../core/answer.js';
+import type { SignatureRejection } from '../../core/errors.js';
 import { ANSWERS } from '../../inbox/answers.js';
-import type { Holding } from './holding.js';
+import type { Holding } from './byte-budget.js';
 import { Chunks } from './chunks.js';
-import { takeTurns } from './large-bodies.js';
-import { keepRawBody, rawBodyOf } from './raw-body.js';
+import { LARGE_BYTES, waitForTurn } from './large-bodies.js';
 
 /** Bytes a millisecond (about 16 kB a second) below which a body is slow: the first to be given up when others need its room. */
 const SLOW_BYTES_PER_MS = 16;
 /** Bytes of a refused body that are read so that its sender sees the answer; then the connection is closed. GitHub's largest are 25 MB. */
 const MAX_DROPPED_BYTES = 32 * 1024 * 1024;
 
-/** The end of a body: its bytes, or the reason why it was refused. */
-export type Arrived =
-  { readonly bytes: Buffer; readonly holding: Holding } | { readonly refused: Answer } | 'gone';
+/** The bytes of a request, or why they were not taken. */
+export type RawBody =
+  | { readonly bytes: Buffer; readonly holding: Holding }
+  | { readonly refused: Answer }
+  /** No body would make it right: its headers are refused already. */
+  | { readonly rejected: SignatureRejection };
+
+/** The end of a body. */
+export type Arrived = Exclude<RawBody, { readonly rejected: unknown }> | 'gone';
+
+const kept = new WeakMap<IncomingMessage, RawBody>();
+
+export function keepRawBody(request: IncomingMessage, body: RawBody): void {
+  kept.set(request, body);
+}
+
+/** The bytes that the reader kept of a request. Undefined when it never read the request. */
+export function rawBodyOf(request: IncomingMessage): RawBody | undefined {
+  return kept.get(request);
+}
 
 /** Functions to call when a connection ends. */
 const connections = new WeakMap<object, Set<() => void>>();
@@ -148,11 +165,7 @@ export class Arrival {
   private add(chunk: Buffer): void {
     this.inThisTick += chunk.length;
     this.read += chunk.length;
-    takeTurns(
-      this.read,
-      () => this.request.pause(),
-      () => this.request.resume(),
-    );
+    if (this.read > LARGE_BYTES) waitForTurn(this.request);
     if (this.holding === undefined) this.drop(chunk);
     else if (this.isAnswered) this.refuse(ANSWERS.unavailable);
     else if (this.kept + chunk.length > this.maxBytes) this.refuse(ANSWERS.tooLarge);

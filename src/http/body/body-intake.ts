@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isIPv6 } from 'node:net';
 import { Inject, Injectable } from '@nestjs/common';
 import type { Answer } from '../../core/answer.js';
 import { SignatureRejection } from '../../core/errors.js';
@@ -10,10 +11,15 @@ import type { Encoding } from '../../core/options/source.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { ANSWERS } from '../../inbox/answers.js';
 import { methodsOf } from '../../inbox/delivery.verifier.js';
-import { Arrival, type Arrived } from './arrival.js';
+import { Arrival, keepRawBody, type Arrived, type RawBody } from './arrival.js';
 import { ByteBudget } from './byte-budget.js';
-import { keepRawBody, type RawBody } from './raw-body.js';
-import { encodingOf, unpack } from './unpacking.js';
+import { unpack } from './unpacking.js';
+
+/** The part of an adapter's request that this file uses. */
+export interface Sender {
+  /** The sender's address, as the application's `trust proxy` or `trustProxy` has it. */
+  readonly ip?: string;
+}
 
 /** A body may take this many ticks, and go without a byte for a third of them. */
 const TICKS = 30;
@@ -34,14 +40,13 @@ export class BodyIntake {
   /**
    * Reads the body before any parser does. A refused body is read to its end as well, and dropped: a sender that is still writing would not
    * read the answer.
-   * @param address of the sender
    * @returns false when the sender has gone
    */
   async read(
     request: IncomingMessage,
     response: ServerResponse,
     source: Source,
-    address: string,
+    sender: Sender,
   ): Promise<boolean> {
     if (request.destroyed || response.writableEnded) return false;
     const refused = this.refusal(request, source);
@@ -51,7 +56,7 @@ export class BodyIntake {
       return true;
     }
     const arrival = Arrival.kept(request, response, source.maxBytes, (one) =>
-      this.budget.open(source.name, address, one),
+      this.budget.open(source.name, addressOf(sender), one),
     );
     this.follow(arrival);
     const arrived = await arrival.arrived;
@@ -128,4 +133,33 @@ export class BodyIntake {
     };
     return neutral(() => setTimeout(tick, tickMs)).unref();
   }
+}
+
+/**
+ * How a body is packed: undefined when it is not, and the header's text where the source does not accept it. `x-gzip` is another name
+ * of gzip (RFC 9110, 8.4.1.3).
+ */
+export function encodingOf({ headers }: Pick<IncomingMessage, 'headers'>): string | undefined {
+  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
+  if (encoding === '' || encoding === 'identity') return undefined;
+  return encoding === 'x-gzip' ? 'gzip' : encoding;
+}
+
+/** The application's own function may decide whom to trust, and throw: that is no reason to refuse. */
+export function addressOf(sender: Sender): string {
+  try {
+    return networkOf(sender.ip);
+  } catch {
+    return '';
+  }
+}
+
+/** An owner of an IPv6 address has the 2^64 addresses of its network. They count as one. */
+export function networkOf(address: string | undefined): string {
+  if (address === undefined || !isIPv6(address) || address.includes('.')) return address ?? '';
+  const [head = '', tail] = address.split('%', 1)[0]!.split('::');
+  const first = head === '' ? [] : head.split(':');
+  const last = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = Array.from({ length: tail === undefined ? 0 : 8 - first.length - last.length }, () => '0');
+  return [...first, ...zeros, ...last].slice(0, 4).join(':');
 }

@@ -1,13 +1,142 @@
 import { Inject, Injectable } from '@nestjs/common';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
-import { Holding, largestOf, oldestOf, Share, type HeldBody } from './holding.js';
 
 /** How long a refused source counts as waiting. Its senders were asked to come again after 5 s. */
 const WAITS_MS = 5_000;
 
 /** A search through all bodies for answered ones is followed by a rest of so many times its own length. */
 const REST = 10;
+
+/** The functions of a body that the budget calls. */
+export interface HeldBody {
+  readonly isAnswered: boolean;
+  /** Called when others need its room; its bytes are given back by then. */
+  giveUp(): void;
+}
+
+/** The bytes that the bodies of one source hold, or those of them that one address sends. */
+class Share {
+  bytes = 0;
+  /** Bodies that are counted. */
+  bodies = 0;
+  waitsUntil = -Infinity;
+  /** Bodies that have not come to their end, the oldest first. These can be given up. */
+  readonly arriving = new Set<Holding>();
+  /** Shares of a source's addresses. */
+  readonly parts = new Map<string, Share>();
+
+  static of(among: Map<string, Share>, key: string): Share {
+    let share = among.get(key);
+    if (share === undefined) among.set(key, (share = new Share()));
+    return share;
+  }
+}
+
+/** The bytes of one body, counted from the first of them to its answer, and to the end of all work with them. */
+export class Holding {
+  /** That of its source, and that of its sender in it. */
+  shares!: readonly [Share, Share];
+  private bytes = 0;
+  private works = 0;
+  private isArriving = true;
+  private isCounted = false;
+  /** Nothing more is taken: the body was answered, refused or given up. */
+  private isClosed = false;
+
+  constructor(
+    private readonly budget: ByteBudget,
+    private readonly source: string,
+    private readonly address: string,
+    private readonly body: HeldBody,
+  ) {
+    this.enter();
+    for (const share of this.shares) share.arriving.add(this);
+  }
+
+  /** False when there is no room for them, or nothing more is taken. */
+  take(bytes: number): boolean {
+    if (this.isClosed || !this.budget.makeRoom(this, bytes)) return false;
+    // To make room, this very body may have been given up.
+    this.change(bytes);
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.change(-bytes);
+  }
+
+  /** All of the body is here: it is not given up for others any more. */
+  markArrived(): void {
+    this.isArriving = false;
+    for (const share of this.shares) share.arriving.delete(this);
+    this.budget.slow.delete(this);
+  }
+
+  /** @param isSlow whether it is among the first to be given up */
+  markSlow(isSlow: boolean): void {
+    if (isSlow && this.isArriving) this.budget.slow.add(this);
+    else this.budget.slow.delete(this);
+  }
+
+  get isAnswered(): boolean {
+    return this.body.isAnswered;
+  }
+
+  giveUp(): void {
+    this.close();
+    this.body.giveUp();
+  }
+
+  /** Keeps the bytes counted until `work` has ended, also when the answer comes before. */
+  during<T>(work: Promise<T>): Promise<T> {
+    // The host may begin with bodies that were answered already.
+    if (!this.isCounted) this.enter();
+    this.works += 1;
+    const end = () => {
+      this.works -= 1;
+      this.leaveIfOver();
+    };
+    work.then(end, end);
+    return work;
+  }
+
+  /** The body was answered, or its sender has gone. */
+  close(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.budget.holdings.delete(this);
+    this.markArrived();
+    this.leaveIfOver();
+  }
+
+  private leaveIfOver(): void {
+    if (!this.isClosed || this.works > 0 || !this.isCounted) return;
+    this.isCounted = false;
+    this.count(-this.bytes);
+    for (const share of this.shares) share.bodies -= 1;
+    const [source, sender] = this.shares;
+    // Anyone may come from a million addresses.
+    if (sender.bodies === 0) source.parts.delete(this.address);
+  }
+
+  private enter(): void {
+    this.shares = this.budget.sharesOf(this.source, this.address);
+    this.isCounted = true;
+    for (const share of this.shares) share.bodies += 1;
+    this.count(this.bytes);
+  }
+
+  private change(bytes: number): void {
+    this.bytes += bytes;
+    if (this.isCounted) this.count(bytes);
+  }
+
+  private count(bytes: number): void {
+    this.budget.heldBytes += bytes;
+    for (const share of this.shares) share.bytes += bytes;
+  }
+}
 
 /**
  * The bytes of bodies that may be in memory at once. A body beyond it is answered 503, so that the process has enough memory. One source
@@ -17,11 +146,11 @@ const REST = 10;
  */
 @Injectable()
 export class ByteBudget {
-  private used = 0;
-  private readonly sources = new Map<string, Share>();
+  heldBytes = 0;
   /** Bodies that have brought next to nothing lately, the longest such first. */
-  private readonly slow = new Set<Holding>();
-  private readonly holdings = new Set<Holding>();
+  readonly slow = new Set<Holding>();
+  readonly holdings = new Set<Holding>();
+  private readonly sources = new Map<string, Share>();
   /** On the monotonic clock. */
   private restsUntil = -Infinity;
   /** Until when some source counts as waiting, on the monotonic clock. */
@@ -29,19 +158,11 @@ export class ByteBudget {
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
-  get heldBytes(): number {
-    return this.used;
-  }
-
   /** The holding of a body that begins to arrive. */
   open(source: string, address: string, body: HeldBody): Holding {
     const holding = new Holding(this, source, address, body);
     this.holdings.add(holding);
     return holding;
-  }
-
-  release(holding: Holding): void {
-    this.holdings.delete(holding);
   }
 
   /** The shares that a body counts for: its source's, and its sender's in it. */
@@ -54,8 +175,8 @@ export class ByteBudget {
   makeRoom(holding: Holding, bytes: number): boolean {
     const [source, sender] = holding.shares;
     if (performance.now() < this.waitsUntil && this.isBeyondShare(source, bytes)) return false;
-    if (this.used + bytes > this.options.byteBudget) this.clearAnswered();
-    while (this.used + bytes > this.options.byteBudget) {
+    if (this.heldBytes + bytes > this.options.byteBudget) this.clearAnswered();
+    while (this.heldBytes + bytes > this.options.byteBudget) {
       const victim = this.victimFor(source, sender, bytes);
       victim?.giveUp();
       if (victim !== undefined && victim !== holding) continue;
@@ -63,16 +184,6 @@ export class ByteBudget {
       return false;
     }
     return true;
-  }
-
-  count(bytes: number): void {
-    this.used += bytes;
-  }
-
-  /** @param isSlow whether it is among the first to be given up */
-  markSlow(holding: Holding, isSlow: boolean): void {
-    if (isSlow) this.slow.add(holding);
-    else this.slow.delete(holding);
   }
 
   /**
@@ -120,4 +231,21 @@ export class ByteBudget {
     );
     return this.options.byteBudget / (1 + others.length);
   }
+}
+
+/** The share with the most bytes, if they are more than `bytes` and a body of it can be given up; else `own`. */
+function largestOf(shares: ReadonlyMap<string, Share>, own: Share, bytes: number): Share {
+  let largest = own;
+  let most = bytes;
+  for (const share of shares.values()) {
+    if (share === own || share.arriving.size === 0 || share.bytes <= most) continue;
+    largest = share;
+    most = share.bytes;
+  }
+  return largest;
+}
+
+function oldestOf({ arriving }: Share): Holding | undefined {
+  const [oldest] = arriving;
+  return oldest;
 }

@@ -1,30 +1,25 @@
-/** Bodies of a provider's usual size are read as they come. */
-const LARGE_BYTES = 64 * 1024;
+import type { Readable } from 'node:stream';
+
+/** A body takes turns from here on. One of a provider's usual size is read as it comes. */
+export const LARGE_BYTES = 64 * 1024;
 /** How many large bodies are read in one turn of the event loop. Each brings a chunk or two. */
 const IN_A_TURN = 2;
 
-/** Continues the reading of a large body. */
-type GoOn = () => void;
-
-/** Those that wait, the first first. */
-const waiting: GoOn[] = [];
+/** Bodies that wait, the first first. */
+const waiting: Readable[] = [];
 let next: NodeJS.Immediate | undefined;
 
 /**
- * Large bodies take turns. Node would read megabytes of each before it serves any other connection, so a small delivery beside them would
- * wait for all of them.
- * @param bytes how many have come of the body
- * @param pause stops it
- * @param goOn reads it on
+ * Lets a large body wait for its next turn. Node would read megabytes of each before it serves any other connection, so a small delivery
+ * beside them would wait for all of them.
  */
-export function takeTurns(bytes: number, pause: () => void, goOn: GoOn): void {
-  if (bytes <= LARGE_BYTES) return;
-  pause();
-  waiting.push(goOn);
+export function waitForTurn(body: Readable): void {
+  body.pause();
+  waiting.push(body);
   next ??= setImmediate(readOn);
 }
 
 function readOn(): void {
-  for (const goOn of waiting.splice(0, IN_A_TURN)) goOn();
+  for (const body of waiting.splice(0, IN_A_TURN)) body.resume();
   next = waiting.length > 0 ? setImmediate(readOn) : undefined;
 }

@@ -2,10 +2,10 @@ import { METHODS, type IncomingMessage, type Server, type ServerResponse } from 
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../../core/errors.js';
-import type { Source } from '../../core/options/resolve-source.js';
 import { nameRoute } from '../../core/telemetry/tracing.js';
 import { methodsOf } from '../../inbox/delivery.verifier.js';
-import { BodyIntake } from './body-intake.js';
+import { rawBodyOf } from './arrival.js';
+import { BodyIntake, type Sender } from './body-intake.js';
 import type { AdapterRequest } from '../delivery-state.js';
 import { DirectRoute } from '../direct/direct.route.js';
 import { ExpressWay, READER } from '../direct/express-way.js';
@@ -13,9 +13,7 @@ import { HostAnswers } from '../direct/host-answers.js';
 import { HostPipeline } from '../direct/host-pipeline.js';
 import { LongPaths, type RouteAdding } from '../direct/long-paths.js';
 import { hideBody, NO_BODY, showNoBody } from './hidden-body.js';
-import { rawBodyOf } from './raw-body.js';
-import { addressOf, expressAddress } from '../sender-address.js';
-import { WebhookRoutes, type FoundRoute } from '../webhook.routes.js';
+import { WebhookRoutes, type FoundRoute, type OwnPath } from '../webhook.routes.js';
 
 type Next = (error?: unknown) => void;
 
@@ -30,7 +28,6 @@ const BODY_PARSERS: ReadonlySet<string> = new Set([
 
 /** The part of Express that this file uses. */
 interface ExpressLike {
-  readonly request: object;
   /** `slash`: whether the layer is for every path. */
   readonly router?: { readonly stack?: readonly { readonly name?: string; readonly slash?: boolean }[] };
 }
@@ -48,11 +45,9 @@ interface FastifyLike {
     parser: (request: unknown, payload: unknown, done: (error: null) => void) => void,
   ): unknown;
 }
-interface FastifyRequestLike extends AdapterRequest {
+interface FastifyRequestLike extends AdapterRequest, Sender {
   readonly raw: IncomingMessage;
   readonly is404: boolean;
-  /** The sender's address, as `trustProxy` has it. */
-  readonly ip?: string;
 }
 interface FastifyReplyLike {
   readonly raw: ServerResponse;
@@ -105,23 +100,24 @@ export class RawBodyInstaller {
     const server = adapter?.getHttpServer?.() as Server | undefined;
     if (adapter === undefined || server === undefined) return;
     if (adapter.getType() === 'fastify') return this.longPaths.install(server);
-    if (adapter.getType() !== 'express') return;
+    const { way } = this;
+    if (way === undefined) return;
     const [express, ...others] = server.listeners('request');
     // Other listeners of the server must see the request too. Then the reader serves the route when Express comes to it.
     if (express === undefined || express !== adapter.getInstance() || others.length > 0) return;
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       const url = request.url ?? '';
-      const found = this.routes.find(request.method ?? '', url);
-      if (found === undefined || !this.isDirectOnExpress(found)) {
+      const { source, own } = this.routes.find(request.method ?? '', url) ?? {};
+      if (source === undefined || !this.isDirectOnExpress(own, way)) {
         express.call(server, request, response);
         return;
       }
-      const { source, own } = found;
-      if (own !== undefined) nameRoute(own.route);
-      const poweredBy = this.way?.poweredBy;
+      nameRoute(own?.route);
+      const { poweredBy } = way;
       if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
-      this.readExpress(request, response, source)
+      this.intake
+        .read(request, response, source, way.asSeen(request))
         .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
         // Nothing of it is known to be claimed: the provider comes again.
         .catch(() => response.destroy());
@@ -135,9 +131,8 @@ export class RawBodyInstaller {
     return [...this.pipeline.obstacles(), ...(this.way?.obstacles(own.route, own.path) ?? [])];
   }
 
-  private isDirectOnExpress({ own }: FoundRoute): boolean {
-    const { way } = this;
-    return own !== undefined && way !== undefined && this.pipeline.isEmptyOnExpress(own, way);
+  private isDirectOnExpress(own: OwnPath | undefined, way: ExpressWay): boolean {
+    return own !== undefined && this.pipeline.isEmptyOnExpress(own, way);
   }
 
   private install(): void {
@@ -150,32 +145,28 @@ export class RawBodyInstaller {
   }
 
   private installOnExpress(): void {
+    const way = (this.way = new ExpressWay(this.adapterHost.httpAdapter));
     const read = (request: IncomingMessage, response: ServerResponse, next: Next) =>
-      this.read(request, response, next);
+      this.read(request, response, way, next);
     // The name by which checkOrder finds it.
     Object.defineProperty(read, 'name', { value: READER });
-    this.way = new ExpressWay(this.adapterHost.httpAdapter);
-    this.way.install(read);
-  }
-
-  private readExpress(request: IncomingMessage, response: ServerResponse, source: Source): Promise<boolean> {
-    const express = this.adapterHost.httpAdapter.getInstance<ExpressLike>();
-    return this.intake.read(request, response, source, expressAddress(express, request));
+    way.install(read);
   }
 
   /** By the URL that Express has here: below a path of another application it is without that path. */
   private read(
     request: IncomingMessage & { originalUrl?: string },
     response: ServerResponse,
+    way: ExpressWay,
     next: Next,
   ): void {
     const found = this.routes.find(request.method ?? '', request.url ?? '');
     if (found === undefined || request.readableEnded || rawBodyOf(request) !== undefined) return next();
-    const { source } = found;
-    this.readExpress(request, response, source).then((read) => {
+    const { source, own } = found;
+    this.intake.read(request, response, source, way.asSeen(request)).then((read) => {
       if (!read) return;
-      if (this.isDirectOnExpress(found)) {
-        if (found.own !== undefined) nameRoute(found.own.route);
+      if (this.isDirectOnExpress(own, way)) {
+        nameRoute(own?.route);
         this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
         return;
       }
@@ -198,8 +189,7 @@ export class RawBodyInstaller {
       if (found === undefined) return payload;
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
-      if (!(await this.intake.read(raw, reply.raw, source, addressOf(request))))
-        return new Promise(() => undefined);
+      if (!(await this.intake.read(raw, reply.raw, source, request))) return new Promise(() => undefined);
       if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
         // Headers that earlier hooks have set, for example CORS.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);

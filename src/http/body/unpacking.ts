@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import {
   createBrotliDecompress,
   createGunzip,
@@ -11,7 +10,7 @@ import type { Answer } from '../../core/answer.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import type { Encoding } from '../../core/options/source.js';
 import { ANSWERS } from '../../inbox/answers.js';
-import type { Holding } from './holding.js';
+import type { Holding } from './byte-budget.js';
 import { Chunks } from './chunks.js';
 
 const CHUNK_BYTES = 64 * 1024;
@@ -27,16 +26,6 @@ const UNPACKERS: Record<Encoding, () => Inflate | Gunzip | BrotliDecompress> = {
   deflate: () => createInflate({ chunkSize: CHUNK_BYTES }),
   br: () => createBrotliDecompress({ chunkSize: CHUNK_BYTES }),
 };
-
-/**
- * How a body is packed: undefined when it is not, and the header's text where the source does not accept it. `x-gzip` is another name
- * of gzip (RFC 9110, 8.4.1.3).
- */
-export function encodingOf({ headers }: Pick<IncomingMessage, 'headers'>): string | undefined {
-  const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
-  if (encoding === '' || encoding === 'identity') return undefined;
-  return encoding === 'x-gzip' ? 'gzip' : encoding;
-}
 
 /** Undoes a content encoding that the source accepts. Each piece is counted as it comes out: a body may become a thousand times its bytes. */
 export function unpack(

@@ -5,6 +5,7 @@ import type { Answer } from '../../core/answer.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { Throttle } from '../../core/log/throttle.js';
 import type { Source } from '../../core/options/resolve-source.js';
+import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import { ANSWERS } from '../../inbox/answers.js';
 import { Inbox } from '../../inbox/inbox.js';
 import { RefusedDelivery } from '../answer.filter.js';
@@ -24,6 +25,7 @@ export class DirectRoute {
   constructor(
     private readonly requests: WebhookRequests,
     private readonly inbox: Inbox,
+    private readonly registry: HandlerRegistry,
     private readonly urls: SourceUrls,
     private readonly writer: AnswerWriter,
   ) {}
@@ -69,7 +71,9 @@ export class DirectRoute {
   private async answer(request: IncomingMessage, source: Source, url: string): Promise<Answer> {
     try {
       const received = this.requests.of(source, request, url);
-      return await this.inbox.serve(source, received, () => this.urls.warnOfOwnRoute(source.name));
+      const hasTaker = !this.registry.hasOnlyRoutes(source.name);
+      const warn = hasTaker ? undefined : () => this.urls.warnOfOwnRoute(source.name);
+      return await this.inbox.serve(source, received, warn);
     } catch (error) {
       if (error instanceof RefusedDelivery) return error.answer;
       throw error;

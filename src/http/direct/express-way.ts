@@ -1,4 +1,4 @@
-import { ServerResponse } from 'node:http';
+import { ServerResponse, type IncomingMessage } from 'node:http';
 
 /** A layer of Express's stack: a middleware, or a route. */
 interface Layer {
@@ -104,6 +104,14 @@ export class ExpressWay {
   /** The header that Express sets before its first layer. */
   get poweredBy(): string | undefined {
     return this.app.enabled?.('x-powered-by') === true ? 'Express' : undefined;
+  }
+
+  /** A request as Express would show it, for one that Express has not seen yet: its `ip` follows `trust proxy`. */
+  asSeen(request: IncomingMessage): { readonly ip?: string } {
+    return Object.create(this.app.request ?? null, {
+      headers: { value: request.headers },
+      socket: { value: request.socket },
+    }) as object;
   }
 
   private get app(): ExpressApp {

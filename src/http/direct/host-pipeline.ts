@@ -5,7 +5,7 @@ import { MAY_BE_DIRECT, WEBHOOKS_CONTROLLER } from '../controller.metadata.js';
 import type { ExpressWay } from './express-way.js';
 import { isFastifyClear } from './fastify-way.js';
 import { IdempotencyInterceptor } from '../idempotency.interceptor.js';
-import { isPlain, OwnEnhancers } from './own-enhancers.js';
+import { OwnEnhancers } from './own-enhancers.js';
 import { SignatureGuard } from '../signature.guard.js';
 import type { OwnPath } from '../webhook.routes.js';
 
@@ -87,16 +87,11 @@ export class HostPipeline {
     this.parts ??= this.findParts();
     return (
       this.parts.length > 0 &&
-      this.parts.every(
-        ({ instance, type, method, original }) =>
-          isPlain(instance, type, method) &&
-          Reflect.get(instance, method) === original &&
-          this.enhancers.insteadOf(instance, type, method as never) === undefined,
-      )
+      this.parts.every(({ instance, method, original }) => Reflect.get(instance, method) === original)
     );
   }
 
-  /** None where one of them is not to be found: then it is another's. */
+  /** None where one of them is not to be found, or is another's. */
   private findParts(): (Part & { instance: object })[] {
     for (const { controllers, injectables } of this.modules.values()) {
       for (const [type, { metatype, instance }] of controllers) {
@@ -108,10 +103,18 @@ export class HostPipeline {
           return enhancer ? [{ ...one, instance: enhancer }] : [];
         });
         if (found.length < ENHANCERS.length) return [];
-        return [...found, { ...part(type as Type, 'receive'), instance }];
+        const all = [...found, { ...part(type as Type, 'receive'), instance }];
+        return all.some((one) => this.isReplaced(one)) ? [] : all;
       }
     }
     return [];
+  }
+
+  private isReplaced({ instance, type, method }: Part & { readonly instance: object }): boolean {
+    return (
+      Object.getPrototypeOf(instance) !== type.prototype ||
+      this.enhancers.replacementOf(type, method) !== undefined
+    );
   }
 }
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { targetOf } from '../request-target.js';
+import { targetOf } from '../../core/request.js';
 import type { WebhookRoutes } from '../webhook.routes.js';
 
 /** The part of Fastify that this file uses. */

@@ -16,12 +16,15 @@ export class OwnEnhancers {
    * @returns undefined where `own` must run itself: nothing has replaced it, or it is the replacement
    */
   insteadOf<T extends object>(own: T, type: Type<T>, method: keyof T): T | undefined {
-    if (!isPlain(own, type, method)) return undefined;
-    if (!this.replacements.has(type)) this.replacements.set(type, this.replacement(type, method));
+    return isPlain(own, type, method) ? this.replacementOf(type, method) : undefined;
+  }
+
+  replacementOf<T extends object>(type: Type<T>, method: keyof T): T | undefined {
+    if (!this.replacements.has(type)) this.replacements.set(type, this.findReplacement(type, method));
     return this.replacements.get(type) as T | undefined;
   }
 
-  private replacement<T extends object>(type: Type<T>, method: keyof T): T | undefined {
+  private findReplacement<T extends object>(type: Type<T>, method: keyof T): T | undefined {
     return [...this.modules.values()]
       .map(({ providers }) => providers.get(type)?.instance as T | null | undefined)
       .find((instance) => instance && !isPlain(instance, type, method)) as T | undefined;
@@ -29,6 +32,6 @@ export class OwnEnhancers {
 }
 
 /** Neither of a subclass, nor with a method of its own. */
-export function isPlain(instance: object, type: Type, method: PropertyKey): boolean {
+function isPlain(instance: object, type: Type, method: PropertyKey): boolean {
   return Object.getPrototypeOf(instance) === type.prototype && !Object.hasOwn(instance, method);
 }
