@@ -6,12 +6,13 @@ import { recordTable, summary } from './mechanical/report.js';
 import { runMechanical } from './mechanical/run.js';
 import { MUTANTS, type Mutant } from './mutants.js';
 
-const USAGE = `npm run mutants -- [<part of a name>]
+const USAGE = `npm run mutants -- [<part of a name>] [--part <n>/<of>]
 npm run mutants -- --mechanical [--file <part of a path>] [--sample <faults of each file>] [--changed] [--minutes <limit>] [--again] [--record]
 
 Plants faults in a copy of the code, one at a time: the tests must notice.
 
 Without --mechanical: the faults of test/mutants/mutants.ts, each with the test that must catch it, and what is recorded of the others.
+--part        the nth part of these faults, so that parts can run side by side; all faults of a spec are in one part
 --mechanical  faults derived from statements, migrations and checks (test/mutants/mechanical/plan.ts names files and their specs). A result
               stays in test/mutants/results.json until the text of the file, or of the test that noticed the fault, is another. So a run
               goes on where the last one ended, and tries that test first.
@@ -35,6 +36,22 @@ async function textsOf(copy: Copy, { name, edits }: Mutant): Promise<Map<string,
     );
   }
   return texts;
+}
+
+/** @param part such as `1/2`: each spec is in one of the parts, which have about as many faults */
+function partOf(mutants: readonly Mutant[], part: string): Mutant[] {
+  const [, nth, of] = /^([1-9]\d*)\/([1-9]\d*)$/.exec(part) ?? [];
+  if (nth === undefined || Number(nth) > Number(of))
+    throw new TypeError(`--part: expected <n>/<of> such as 1/2, received '${part}'`);
+  const counts = new Map<string, number>();
+  for (const { spec } of mutants) counts.set(spec, (counts.get(spec) ?? 0) + 1);
+  const parts = Array.from({ length: Number(of) }, () => ({ faults: 0, specs: new Set<string>() }));
+  for (const [spec, count] of [...counts].sort(([, a], [, b]) => b - a)) {
+    const smallest = parts.reduce((least, one) => (one.faults < least.faults ? one : least));
+    smallest.specs.add(spec);
+    smallest.faults += count;
+  }
+  return mutants.filter(({ spec }) => parts[Number(nth) - 1]!.specs.has(spec));
 }
 
 /** Returns how many were not caught. */
@@ -64,6 +81,7 @@ async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
+      part: { type: 'string', default: '1/1' },
       mechanical: { type: 'boolean', default: false },
       file: { type: 'string' },
       sample: { type: 'string' },
@@ -79,6 +97,10 @@ async function main(): Promise<number> {
     return 0;
   }
   const [wanted] = positionals;
+  const listed = partOf(
+    MUTANTS.filter(({ name }) => wanted === undefined || name.includes(wanted)),
+    values.part,
+  );
   const copy = await Copy.make();
   let missed = 0;
   try {
@@ -91,11 +113,7 @@ async function main(): Promise<number> {
         minutes: minutes === undefined ? Infinity : Number(minutes),
         again,
       });
-    } else
-      missed = await runListed(
-        copy,
-        MUTANTS.filter(({ name }) => wanted === undefined || name.includes(wanted)),
-      );
+    } else missed = await runListed(copy, listed);
   } finally {
     await copy.remove();
   }
