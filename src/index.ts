@@ -29,7 +29,7 @@ export { SignatureGuard } from './http/signature.guard.js';
 export { IdempotencyInterceptor } from './http/idempotency.interceptor.js';
 export type { ControllerOptions } from './http/webhooks.controller.js';
 export { EventDispatcher } from './inbox/event.dispatcher.js';
-export type { Verdict } from './inbox/verdict.js';
+export type { Verdict } from './inbox/answers.js';
 export type { VerifiedDelivery } from './inbox/delivery.js';
 export { Backfills } from './inbox/catch-up/backfills.js';
 export type { BackfillOptions, BackfillReport } from './inbox/catch-up/backfills.js';

@@ -4,7 +4,7 @@ import type { EntityManager } from 'typeorm';
 import type { WebhookEvent } from '../core/event.js';
 import type { Source } from '../core/options/resolve-source.js';
 import type { Verified } from '../inbox/delivery.verifier.js';
-import type { Verdict } from '../inbox/verdict.js';
+import type { Verdict } from '../inbox/answers.js';
 
 /** The state of a request between the guard, the interceptor and the route's parameters. */
 export interface DeliveryState {

@@ -11,7 +11,7 @@ import { ConfigurationError } from '../core/errors.js';
 import type { VerifiedDelivery } from '../inbox/delivery.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
 import { Inbox } from '../inbox/inbox.js';
-import type { Verdict } from '../inbox/verdict.js';
+import type { Verdict } from '../inbox/answers.js';
 import type { HandlerCode } from '../outbox/runs/handler.runner.js';
 import { AnswerWriter } from './answer.writer.js';
 import { adapterRequest, nodeRequest, stateOf, type DeliveryState } from './delivery-state.js';

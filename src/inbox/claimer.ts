@@ -1,8 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager } from 'typeorm';
 import { sqlStateOf } from '../core/classify.js';
-import { BodyReader } from '../core/body.js';
-import { byKey, keyText, storable } from '../core/event.js';
+import { byKey, keyText } from '../core/event.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { logLine } from '../core/log/log.js';
 import { measure } from '../core/telemetry/meters.js';
@@ -22,11 +21,10 @@ import {
   type TransactionLimits,
   type Transactions,
 } from '../storage/postgres/each-transaction.js';
-import type { SearchValue } from '../storage/new-claim.js';
 import type { Statements } from '../storage/postgres/one-message.js';
 import { storeErrorText } from '../storage/postgres/store-error.js';
 import { Conflicts } from './conflicts.js';
-import { bodySha256, type IncomingEvent } from './delivery.js';
+import { bodySha256, searchValues, type IncomingEvent } from './delivery.js';
 import { Redeliveries } from './redeliveries.js';
 
 /** An event with the handler rows that it would be owed. */
@@ -138,14 +136,11 @@ export class Claimer {
       }),
     );
     const lost = deliveries.flatMap(({ source, claims }) =>
-      claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim })),
+      claims.filter((claim) => !won.has(claim)).map((claim) => ({ source, claim, event: claim.event })),
     );
-    const met = await this.redeliveries.recordAll(
-      statements,
-      lost.map(({ source, claim }) => ({ source, event: claim.event })),
-    );
+    const met = lost.length > 0 ? await this.redeliveries.recordAll(statements, lost) : [];
     const fresh = [...won.keys()];
-    await this.recordOthers(statements, fresh).catch((error: unknown) => this.logOthersLost(fresh, error));
+    await this.recordOthers(statements, fresh)?.catch((error: unknown) => this.logOthersLost(fresh, error));
     const notice = this.notifier.notice(unleased(fresh));
     if (notice !== undefined) statements.endWith(notice.statement, notice.ended);
     const revived = new Set(lost.filter((_, index) => met[index]).map(({ claim }) => claim));
@@ -194,11 +189,10 @@ export class Claimer {
     return results;
   }
 
-  private recordOthers(statements: Statements, claims: readonly Claim[]): Promise<void> {
-    return this.redeliveries.recordOthers(
-      statements,
-      claims.map(({ event }) => event),
-    );
+  /** Undefined where no delivery brought other bytes under the id of one of its events. */
+  private recordOthers(statements: Statements, claims: readonly Claim[]): Promise<void> | undefined {
+    const events = claims.flatMap(({ event }) => (event.others.length > 0 ? [event] : []));
+    return events.length > 0 ? this.redeliveries.recordOthers(statements, events) : undefined;
   }
 
   /** The claims are committed by now: a 503 would say that they are not. */
@@ -272,27 +266,3 @@ function isWorthAnotherTry(error: unknown): boolean {
     sqlState.startsWith('57P')
   );
 }
-
-/** Bytes of a value: longer ones are found by their start. */
-const MAX_VALUE_BYTES = 255;
-/** Of a list, so many. */
-const MAX_VALUES = 20;
-
-/** By what an event can be found: texts, numbers and booleans at the source's `searchPaths`, and those in a list there. */
-function searchValues({ searchPaths }: Source, body: Buffer): SearchValue[] {
-  if (searchPaths.length === 0) return [];
-  const reader = new BodyReader(body);
-  return searchPaths.flatMap((path) => {
-    const at = reader.at(path);
-    const texts = Array.isArray(at)
-      ? at.slice(0, MAX_VALUES).map(textOf)
-      : [reader.textAt(path) ?? textOf(at)];
-    const values = texts.flatMap((text) => (text ? [storable(text, MAX_VALUE_BYTES)] : []));
-    return [...new Set(values)].map((value) => ({ path, value }));
-  });
-}
-
-const textOf = (value: unknown): string | undefined =>
-  typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-    ? String(value)
-    : undefined;

@@ -8,6 +8,7 @@ import type { Facts } from '../core/log/log.js';
 import type { WebhookRequest } from '../core/request.js';
 import { currentTrace } from '../core/telemetry/tracing.js';
 import type { Source } from '../core/options/resolve-source.js';
+import type { SearchValue } from '../storage/new-claim.js';
 
 /** A request whose signature was right. Nothing of it is believed before. */
 export interface VerifiedDelivery {
@@ -103,3 +104,27 @@ function usableDate({ occurredAt }: EventIdentity): Date | undefined {
   const year = occurredAt?.getUTCFullYear() ?? Number.NaN;
   return year >= 1970 && year < 10_000 ? occurredAt : undefined;
 }
+
+/** Bytes of a value: longer ones are found by their start. */
+const MAX_VALUE_BYTES = 255;
+/** Of a list, so many. */
+const MAX_VALUES = 20;
+
+/** By what an event can be found: texts, numbers and booleans at the source's `searchPaths`, and those in a list there. */
+export function searchValues({ searchPaths }: Source, body: Buffer): SearchValue[] {
+  if (searchPaths.length === 0) return [];
+  const reader = new BodyReader(body);
+  return searchPaths.flatMap((path) => {
+    const at = reader.at(path);
+    const texts = Array.isArray(at)
+      ? at.slice(0, MAX_VALUES).map(textOf)
+      : [reader.textAt(path) ?? textOf(at)];
+    const values = texts.flatMap((text) => (text ? [storable(text, MAX_VALUE_BYTES)] : []));
+    return [...new Set(values)].map((value) => ({ path, value }));
+  });
+}
+
+const textOf = (value: unknown): string | undefined =>
+  typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    ? String(value)
+    : undefined;

@@ -6,14 +6,13 @@ import { SignatureRejection } from '../core/errors.js';
 import { eventId } from '../core/event-id.js';
 import { outcomeOf } from '../core/lazy.js';
 import { errorText } from '../core/log/log.js';
+import type { Provider, Verification } from '../core/provider.js';
 import type { WebhookRequest } from '../core/request.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { checkSecrets, type Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import type { TenantSecrets } from '../core/options/source.js';
 import { withTimeLimit } from '../core/time/waits.js';
-import { handshakeAnswer } from '../sources/handshake.js';
-import { judged, type VerifiedSignature } from '../sources/verification.js';
 import type { VerifiedDelivery } from './delivery.js';
 
 /** A verified request: a delivery, or a handshake of the vendor. */
@@ -21,6 +20,14 @@ export type Verified =
   | { readonly kind: 'delivery'; readonly delivery: VerifiedDelivery }
   /** A challenge of the vendor, answered in its own form. */
   | { readonly kind: 'handshake'; readonly answer: Answer };
+
+/** A signature whose MAC was right. */
+export interface VerifiedSignature extends Verification {
+  /** How far the signed time lies from now in milliseconds: positive in the past, negative in the future. Undefined when no time is signed. */
+  readonly skewMs?: number;
+  /** False when that is more than the tolerance: a replay, or a clock that is off. */
+  readonly inWindow: boolean;
+}
 
 const ASKED_AGAIN_MS = 1_000;
 
@@ -95,6 +102,45 @@ export class DeliveryVerifier {
       ? withTimeLimit(answer, this.options.claimTimeoutMs, `the handshake of source '${source.name}'`)
       : answer;
   }
+}
+
+/**
+ * Judges the time of a signature. The MAC comes first, so that a clock error is distinguished from a forgery.
+ * @param toleranceMs milliseconds both ways, inclusive; undefined when the scheme signs no time
+ * @param nowMs milliseconds since 1970
+ */
+export function judged(
+  verification: Verification,
+  toleranceMs: number | undefined,
+  nowMs: number,
+): VerifiedSignature {
+  const expired = verification.expiresAt !== undefined && nowMs > verification.expiresAt;
+  if (verification.signedAt === undefined || toleranceMs === undefined)
+    return { ...verification, inWindow: !expired };
+  const skewMs = nowMs - verification.signedAt;
+  return { ...verification, skewMs, inWindow: !expired && Math.abs(skewMs) <= toleranceMs };
+}
+
+/**
+ * The answer to a challenge of the vendor, or undefined for any other request.
+ * @param signature undefined for a request whose signature was refused
+ * @throws SignatureRejection, and the error of a handshake of the application
+ */
+export function handshakeAnswer(
+  { handshake }: Provider,
+  request: WebhookRequest,
+  secrets: readonly string[],
+  signature: VerifiedSignature | undefined,
+): Answer | undefined | Promise<Answer | undefined> {
+  if (handshake === undefined || !handshake.methods.includes(request.method)) return undefined;
+  const verified = signature?.inWindow === true;
+  // Some answers are made with the secret, and the vendor knows the one that it signed with: while secrets are rotated, that may be
+  // any of them.
+  const known = verified ? secrets[signature.secret] : undefined;
+  const inOrder = known === undefined ? secrets : [known, ...secrets.filter((secret) => secret !== known)];
+  // Without a secret there is nothing to answer a challenge with; but the handshake itself may be what brings the secret.
+  const answer = secrets.length > 0 ? handshake.answer(request, inOrder, verified) : undefined;
+  return answer ?? handshake.perform?.(request, inOrder, verified);
 }
 
 /** Methods that a source's route serves. */

@@ -13,7 +13,7 @@ import { Admission } from './admission.js';
 import { deliveryFacts, incomingEvents, type IncomingEvent, type VerifiedDelivery } from './delivery.js';
 import { DeliveryRuns, type RunOne } from './runs/delivery-runs.js';
 import { RelayClaims } from './relay-claims.js';
-import { orUnavailable, unavailable, worst, type Verdict } from './verdict.js';
+import { orUnavailable, unavailable, worst, type Verdict } from './answers.js';
 
 /**
  * Receives one verified delivery, from its events to the verdict:

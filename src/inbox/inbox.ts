@@ -10,12 +10,11 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { ANSWERS, answerTo } from './answers.js';
+import { ANSWERS, answerTo, type Verdict } from './answers.js';
 import { deliveryFacts, type VerifiedDelivery } from './delivery.js';
 import { DeliveryVerifier, methodsOf, type Verified } from './delivery.verifier.js';
 import { EventDispatcher } from './event.dispatcher.js';
 import { Rejections } from './rejections.js';
-import type { Verdict } from './verdict.js';
 
 /** A request as `Inbox.receive` takes it. */
 export interface ReceivedRequest {

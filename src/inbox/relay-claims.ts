@@ -12,7 +12,7 @@ import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Claimer, type Claim, type ClaimedDelivery } from './claimer.js';
 import type { IncomingEvent } from './delivery.js';
 import { GroupCommit, TooMuchWaits } from './group-commit.js';
-import { isOneEventsFault, unlessOneEventsFault, worst, type Verdict } from './verdict.js';
+import { isOneEventsFault, unlessOneEventsFault, worst, type Verdict } from './answers.js';
 
 /** A claim to be made, with the slots kept for those of its rows that run here at once. */
 interface Offered extends Claim {

@@ -12,7 +12,7 @@ import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { WebhookRoutes } from '../http/webhook.routes.js';
 import { EventDispatcher } from '../inbox/event.dispatcher.js';
-import type { Verdict } from '../inbox/verdict.js';
+import type { Verdict } from '../inbox/answers.js';
 
 /** An event as a test names it. */
 export interface TestEvent {

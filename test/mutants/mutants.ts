@@ -202,8 +202,8 @@ export const MUTANTS: readonly Mutant[] = [
       ),
       edit(
         'src/inbox/inbox.ts',
-        "import type { Verdict } from './verdict.js';",
-        "import type { Verdict } from './verdict.js';\nimport { BodyReader } from '../core/body.js';",
+        "import { Rejections } from './rejections.js';",
+        "import { Rejections } from './rejections.js';\nimport { BodyReader } from '../core/body.js';",
       ),
     ],
     spec: 'test/e2e/verification.spec.ts',

@@ -1,4 +1,4 @@
-import { FairQueue, type Queued } from '../../src/inbox/fair-queue.js';
+import { FairQueue, type Queued } from '../../src/inbox/group-commit.js';
 
 const item = (key: string, id: number, { rows = 1, bytes = 10 } = {}): Queued & { id: number } => ({
   key,

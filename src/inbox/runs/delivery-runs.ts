@@ -12,7 +12,7 @@ import { InlineDispatcher } from './inline.dispatcher.js';
 import type { InlineWork } from './inline-recovery.js';
 import { PausedWork } from './paused-work.js';
 import { ProviderRetries } from './provider-retries.js';
-import { orUnavailable, PAUSED, unlessOneEventsFault, type Verdict } from '../verdict.js';
+import { orUnavailable, PAUSED, unlessOneEventsFault, type Verdict } from '../answers.js';
 
 const SHUTTING_DOWN: Verdict = { kind: 'unavailable', why: 'shutting down' };
 

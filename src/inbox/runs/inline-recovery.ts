@@ -22,7 +22,7 @@ import { NotCommitted } from '../../storage/postgres/connection.js';
 import { SettleStore } from '../../storage/settle.store.js';
 import { Claimer } from '../claimer.js';
 import type { IncomingEvent } from '../delivery.js';
-import type { Verdict } from '../verdict.js';
+import type { Verdict } from '../answers.js';
 import { DeliveryClaims, type Taken } from './delivery-claims.js';
 import { PausedMeanwhile } from './paused-work.js';
 import { untilRedelivered } from './provider-retries.js';

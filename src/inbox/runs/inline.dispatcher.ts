@@ -17,7 +17,7 @@ import { ClaimStore } from '../../storage/claim.store.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
 import type { IncomingEvent } from '../delivery.js';
-import type { Verdict } from '../verdict.js';
+import type { Verdict } from '../answers.js';
 import type { Taken } from './delivery-claims.js';
 import {
   InFlight,

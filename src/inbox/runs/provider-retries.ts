@@ -17,7 +17,7 @@ import { Claimer } from '../claimer.js';
 import type { IncomingEvent } from '../delivery.js';
 import { DeliveryClaims, type Taken } from './delivery-claims.js';
 import { PausedWork } from './paused-work.js';
-import { PAUSED, type Verdict } from '../verdict.js';
+import { PAUSED, type Verdict } from '../answers.js';
 
 /** `retries: 'provider'`: claim and rows are committed leased to this process, and the answer waits for their settles. */
 @Injectable()

@@ -3,7 +3,7 @@ import { BodyReader } from '../../../src/core/body.js';
 import { SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import { hmac, providersByName, type HmacOptions } from '../../../src/sources/index.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { verifySignature } from '../../support/verify-signature.js';
 import { signWebhook, testKeys, type SignedWebhook, type SignOptions } from '../../../src/testing/index.js';
 import {
   NOW,

@@ -13,7 +13,7 @@ jest.unstable_mockModule('node:crypto', () => ({
     says === undefined ? crypto.timingSafeEqual(a, b) : says === 'equal',
 }));
 const { NOW, signedRequest, signers, sourceOf } = await import('../../support/signers/index.js');
-const { verifySignature } = await import('../../../src/sources/verification.js');
+const { verifySignature } = await import('../../support/verify-signature.js');
 
 afterEach(() => {
   says = undefined;

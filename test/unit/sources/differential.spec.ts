@@ -3,7 +3,7 @@ import { jest } from '@jest/globals';
 import * as fc from 'fast-check';
 import { SignatureRejection, type RejectionReason } from '../../../src/core/errors.js';
 import type { WebhookRequest } from '../../../src/core/request.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { verifySignature } from '../../support/verify-signature.js';
 import { mutatedRequest } from '../../support/fuzz/requests.js';
 import { differences } from '../../support/sdk/differences.js';
 import { sdkAccepts, sdkVerifiers } from '../../support/sdk/verifiers.js';

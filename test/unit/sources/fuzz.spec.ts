@@ -4,8 +4,8 @@ import { BodyReader } from '../../../src/core/body.js';
 import { EventIdUnusable, SignatureRejection } from '../../../src/core/errors.js';
 import type { Provider } from '../../../src/core/provider.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import { handshakeAnswer } from '../../../src/sources/handshake.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { handshakeAnswer } from '../../../src/inbox/delivery.verifier.js';
+import { verifySignature } from '../../support/verify-signature.js';
 import { hostileChanges, hostileShapes, hostileVersions } from '../../support/fuzz/genuine.js';
 import {
   hostileBodies,

@@ -1,9 +1,9 @@
 import * as fc from 'fast-check';
 import type { Answer } from '../../../src/core/answer.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
-import { handshakeAnswer } from '../../../src/sources/handshake.js';
+import { handshakeAnswer } from '../../../src/inbox/delivery.verifier.js';
 import { providersByName } from '../../../src/sources/index.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { verifySignature } from '../../support/verify-signature.js';
 import { NOW, signerOf, sourceOf, toRequest, type Signer } from '../../support/signers/index.js';
 
 /** Options without which a source answers no handshake. */

@@ -3,7 +3,7 @@ import { SignatureRejection } from '../../../src/core/errors.js';
 import { RequestHeaders, type WebhookRequest } from '../../../src/core/request.js';
 import type { SourceDefinition } from '../../../src/core/options/source.js';
 import { github, hmac, hubspot, shopify, standardWebhooks, stripe } from '../../../src/sources/index.js';
-import { verifySignature } from '../../../src/sources/verification.js';
+import { verifySignature } from '../../support/verify-signature.js';
 import { NOW, signedRequest, signers, sourceOf, toRequest } from '../../support/signers/index.js';
 
 const SECRET = 'sesmetric-signing-key';
