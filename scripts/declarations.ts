@@ -191,6 +191,7 @@ class Declarations {
       : hiddenText(statement, this.checker, this.isPublic);
     return text
       .replaceAll(/import\("\.[^"]*"\)\./g, '')
+      .replaceAll(/^(?: {4})+/gm, (indent) => '\t'.repeat(indent.length / 4))
       .replace(
         /^(export )?(?=declare |interface |type )/m,
         isExported || entry === undefined ? 'export ' : '',
