@@ -92,7 +92,7 @@ export class WebhookHealth {
 }
 
 function judged(
-  { pending, dead, parked, overdue }: Backlog,
+  { pending, dead, parked, overdue, handed }: Backlog,
   { backlogAge = false, deadLetters = false }: ReadinessOptions,
 ) {
   const backlogMs = Math.round(overdue[0]?.ageMs ?? 0);
@@ -102,7 +102,11 @@ function judged(
       : []),
     ...(deadLetters !== false && dead >= deadLetters ? [`${dead} rows are dead`] : []),
   ];
-  return { faults, details: { pending, dead, parked, backlogMs } };
+  const sum = (count: 'rows' | 'unheard') => handed.reduce((total, one) => total + one[count], 0);
+  return {
+    faults,
+    details: { pending, dead, parked, backlogMs, handed: sum('rows'), unheard: sum('unheard') },
+  };
 }
 
 /** @param limit that was checked; without one, any time is in time */

@@ -37,11 +37,23 @@ export interface HeldLease {
   readonly until: Date;
 }
 
+/** Effects of one name that an engine has, and that no consumer has reported yet. */
+export interface HandedEffects {
+  readonly name: string;
+  readonly rows: number;
+  /** Milliseconds since the oldest was handed over first. */
+  readonly ageMs: number;
+  /** Effects whose report did not come in its time, at this hand-over or an earlier one. */
+  readonly unheard: number;
+}
+
 /** How much is owed right now. Counts stop at 10,000. */
 export interface Backlog {
   readonly pending: number;
   readonly dead: number;
   readonly parked: number;
+  /** By name, the oldest first. Of more than 10,000 rows, those whose reports are due first. */
+  readonly handed: readonly HandedEffects[];
   /** How long the most overdue row of each name has been due, longest first. */
   readonly overdue: readonly { readonly name: string; readonly ageMs: number }[];
 }
@@ -111,7 +123,7 @@ export class RelayStore {
     return rows.map(({ name }) => name);
   }
 
-  async counts(manager: EntityManager): Promise<Omit<Backlog, 'overdue'>> {
+  async counts(manager: EntityManager): Promise<Pick<Backlog, 'pending' | 'dead' | 'parked'>> {
     const [row]: [{ pending: number; dead: number; parked: number }] = await query(manager, COUNTS);
     return row;
   }
@@ -119,7 +131,8 @@ export class RelayStore {
   async backlog(manager: EntityManager): Promise<Backlog> {
     const row = await this.counts(manager);
     const overdue: { name: string; ageMs: number }[] = await query(manager, OVERDUE);
-    return { ...row, overdue };
+    const handed: HandedEffects[] = await query(manager, HANDED);
+    return { ...row, overdue, handed };
   }
 
   /** Names with rows that have been due for `ageMs` milliseconds and that no instance knows which was seen within `silentMs`. */
@@ -141,3 +154,18 @@ const COUNTS = `
   SELECT (${countPending('10000')}) AS pending,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'dead' LIMIT 10000) d) AS dead,
          (SELECT count(*)::int FROM (SELECT FROM webhook_outbox WHERE state = 'parked' LIMIT 10000) k) AS parked`;
+
+// The history is asked about rows of more than one attempt only: others were handed over once.
+const HANDED = `
+  WITH handed AS MATERIALIZED (
+    SELECT id, name, attempt, begun_at, due_at FROM webhook_outbox WHERE state = 'handed' ORDER BY due_at LIMIT 10000
+  )
+  SELECT name, count(*)::int AS rows, coalesce(extract(epoch FROM now() - min(begun_at)) * 1000, 0)::float8 AS "ageMs",
+         count(*) FILTER (WHERE CASE
+           WHEN h.due_at <= now() THEN true
+           WHEN h.attempt > 1 THEN 'unheard' = (
+             SELECT a.outcome FROM webhook_attempt a
+              WHERE a.outbox_id = h.id AND a.outcome IN ('unheard', 'revived', 'decided')
+              ORDER BY a.attempt DESC, a.ended_at DESC LIMIT 1)
+           ELSE false END)::int AS unheard
+    FROM handed h GROUP BY name ORDER BY 3 DESC, name`;

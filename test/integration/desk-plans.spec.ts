@@ -25,7 +25,13 @@ interface Plan {
   readonly Plans?: readonly Plan[];
 }
 const nodes = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodes)];
-const LARGE = ['webhook_claim', 'webhook_outbox', 'webhook_outbox_data', 'webhook_payload_value'];
+const LARGE = [
+  'webhook_attempt',
+  'webhook_claim',
+  'webhook_outbox',
+  'webhook_outbox_data',
+  'webhook_payload_value',
+];
 const { awardee } = deskSources;
 
 describe('what is asked every few seconds or for a page, of 200,000 rows', () => {
@@ -53,6 +59,13 @@ describe('what is asked every few seconds or for a page, of 200,000 rows', () =>
     await database.query(`
         UPDATE webhook_outbox SET state = 'parked', settled_at = NULL, reason = 'in-doubt'
          WHERE kind = 'effect' AND right(event_id, -4)::int % 500 = 2`);
+    await database.query(`
+        UPDATE webhook_outbox SET state = 'handed', settled_at = NULL, begun_at = now() - interval '1 hour', attempt = 2,
+                                  due_at = now() + interval '1 hour'
+         WHERE kind = 'effect' AND state = 'done' AND right(event_id, -4)::int % 3 = 1`);
+    await database.query(`
+        INSERT INTO webhook_attempt (outbox_id, attempt, outcome)
+        SELECT id, 1, 'unheard' FROM webhook_outbox WHERE state = 'handed'`);
     // A hundred events for each customer, and all events for the one shop.
     await database.query(`
         INSERT INTO webhook_payload_value (source, path, value, claim_id)

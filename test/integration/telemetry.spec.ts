@@ -272,6 +272,8 @@ describe('C metrics', () => {
       'webhook_inbox.backlog.age',
       'webhook_inbox.conflicts',
       'webhook_inbox.reports',
+      'webhook_inbox.handed.age',
+      'webhook_inbox.handed.unheard',
     ];
     const missing = Object.keys(METRICS).filter(
       (name) => !silent.includes(name) && !text.includes(`# TYPE ${name.replaceAll('.', '_')}`),

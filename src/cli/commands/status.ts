@@ -25,14 +25,23 @@ export const status: Definition<{ readonly range: Range }> = {
     const { instances, overdue } = await session.inspector.relays();
     const paused = await session.operator.paused();
     const totals = totalsOf(overview);
-    const { pending, dead, parked, running } = overview.now;
+    const { pending, dead, parked, running, handed } = overview.now;
+    const withEngines = handed.reduce((sum, { rows }) => sum + rows, 0);
     const alive = instances.filter((one) => one.alive);
     out.answer(
-      { owed: { pending, dead, parked, running }, range, totals, instances, overdue, paused },
+      {
+        owed: { pending, dead, parked, handed: withEngines, running },
+        range,
+        totals,
+        instances,
+        overdue,
+        handed,
+        paused,
+      },
       () => {
         out.table(
-          ['PENDING', 'RUNNING', 'DEAD', 'PARKED', 'INSTANCES'],
-          [[pending, running, dead, parked, alive.length]],
+          ['PENDING', 'RUNNING', 'HANDED', 'DEAD', 'PARKED', 'INSTANCES'],
+          [[pending, running, withEngines, dead, parked, alive.length]],
         );
         out.line();
         out.line(`In the last ${range}:`);
@@ -59,6 +68,13 @@ export const status: Definition<{ readonly range: Range }> = {
           out.table(
             ['OVERDUE', 'FOR'],
             overdue.map(({ name, ageMs }) => [name, span(ageMs)]),
+          );
+        }
+        if (handed.length > 0) {
+          out.line();
+          out.table(
+            ['HANDED TO AN ENGINE', 'ROWS', 'OLDEST', 'UNHEARD'],
+            handed.map(({ name, rows, ageMs, unheard }) => [name, rows, span(ageMs), unheard]),
           );
         }
         if (paused.length > 0) {

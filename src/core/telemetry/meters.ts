@@ -58,6 +58,11 @@ export const METRICS = {
     's',
     'How long the most overdue row of a name has been due; of the one instance that measures',
   ),
+  'webhook_inbox.handed.age': gauge('s', 'How long an engine has had the oldest effect of a name'),
+  'webhook_inbox.handed.unheard': gauge(
+    '{row}',
+    'Effects of a name that an engine has, not reported in time',
+  ),
 } as const satisfies Record<string, Definition>;
 
 export type MetricName = keyof typeof METRICS;
@@ -68,6 +73,12 @@ export interface MeasuredBacklog {
   readonly dead: number;
   readonly parked: number;
   readonly overdue: readonly { readonly name: string; readonly ageMs: number }[];
+  readonly handed: readonly {
+    readonly name: string;
+    readonly rows: number;
+    readonly ageMs: number;
+    readonly unheard: number;
+  }[];
 }
 
 type Instrument = Counter | Histogram;
@@ -123,8 +134,15 @@ function made(meter: Meter): Map<string, Instrument> {
 
 function gauged(name: string): readonly (readonly [number, Attributes])[] {
   if (backlog === undefined) return [];
-  const { pending, dead, parked, overdue } = backlog;
+  const { pending, dead, parked, overdue, handed } = backlog;
   if (name === 'webhook_inbox.backlog.age')
     return overdue.map(({ name: row, ageMs }) => [ageMs / 1_000, { name: row }] as const);
-  return Object.entries({ pending, dead, parked }).map(([state, rows]) => [rows, { state }] as const);
+  if (name === 'webhook_inbox.handed.age')
+    return handed.map(({ name: row, ageMs }) => [ageMs / 1_000, { name: row }] as const);
+  if (name === 'webhook_inbox.handed.unheard')
+    return handed.map(({ name: row, unheard }) => [unheard, { name: row }] as const);
+  const withEngines = handed.reduce((sum, { rows }) => sum + rows, 0);
+  return Object.entries({ pending, dead, parked, handed: withEngines }).map(
+    ([state, rows]) => [rows, { state }] as const,
+  );
 }
