@@ -29,13 +29,14 @@ export class PageFiles {
   }
 
   private load() {
-    this.loaded ??= read();
+    this.loaded ??= pageOf(builtPage());
     return this.loaded;
   }
 }
 
-function read() {
-  const { 'index.html': html, ...files } = builtPage() ?? {};
+/** The page of its built files; undefined without an index. */
+export function pageOf(built: ReturnType<typeof builtPage>) {
+  const { 'index.html': html, ...files } = built ?? {};
   if (html === undefined) return undefined;
   const assets = Object.entries(files).map(([path, text]): [string, PageFile] => {
     const bytes = Buffer.from(text);

@@ -156,7 +156,7 @@ export class SettleStore {
     const rows: unknown[] = await query(
       manager,
       `SELECT 1 FROM webhook_outbox
-        WHERE id = $1 AND attempt = $2 AND leased_by IS NULL AND state <> 'pending' AND rerun ? 'refused'`,
+        WHERE id = $1 AND attempt = $2 AND state <> 'pending' AND rerun ? 'refused'`,
       [lease.id, lease.attempt],
     );
     return rows.length === 1;

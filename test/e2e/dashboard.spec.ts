@@ -539,6 +539,8 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
       for (const path of [
         '/api/nope',
         '/api/dead/x',
+        '/api/effects/x',
+        '/api/events/00000000-0000-7000-8000-000000000000',
         '/api/events/x',
         '/api/a/b/c',
         '/assets/..%2f..%2fpackage.json',

@@ -404,6 +404,15 @@ describe('what a person does', () => {
     expect(await operator.whyNotDead([id, none])).toEqual(others);
   });
 
+  it('a dead row needs no reason', async () => {
+    const [dead] = await database.query<{ id: string }>(
+      `INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason)
+       VALUES (gen_random_uuid(), 'effect', 'gone', 'dead', now(), 'permanent-error') RETURNING id`,
+    );
+    expect(await operator.whyNotDead([dead!.id])).toEqual([]);
+    await database.query(`DELETE FROM webhook_outbox WHERE id = $1`, [dead!.id]);
+  });
+
   it('refuses more at once than a person can oversee', async () => {
     const many = Array.from({ length: 501 }, (_, i) => key(`e${i}`));
     await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, Inspector, OnEffect, Operator, type Alert } from '../../src/index.js';
 import { Alerts } from '../../src/core/telemetry/alerts.js';
@@ -182,6 +183,29 @@ describe('alerts', () => {
     await dead();
     await round();
     expect(told('dead-letters')).toHaveLength(2);
+  });
+
+  it('R22 keep a hundred of a round at most, and none of a dead letter, which the list of dead rows has', async () => {
+    const before = await shown('manager-misused');
+    const event = { source: 'awardee', tenant: '', eventId: 'dead-1' };
+    app.get(Alerts).raise({
+      kind: 'dead-letter',
+      event,
+      name: 'mail',
+      outboxId: randomUUID(),
+      attempt: 1,
+      reason: 'permanent-error',
+    });
+    for (let nth = 0; nth < 150; nth += 1)
+      app
+        .get(Alerts)
+        .raise({ kind: 'manager-misused', name: 'awardee/DeskHandlers.grant', detail: `${nth}` });
+    await round();
+    const [{ kept } = { kept: 0 }] = await database.query<{ kept: number }>(
+      `SELECT count(*)::int AS kept FROM webhook_alert WHERE kind = 'manager-misused'`,
+    );
+    expect(kept - before.length).toBe(100);
+    expect(await database.query(`SELECT FROM webhook_alert WHERE kind = 'dead-letter'`)).toEqual([]);
   });
 
   describe('what cannot be stored', () => {

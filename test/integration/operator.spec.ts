@@ -12,6 +12,7 @@ import {
   type Alert,
 } from '../../src/index.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
+import { SourceInspector } from '../../src/operator/source.inspector.js';
 import { parseFilter } from '../../src/operator/event.filter.js';
 import { SearchStore } from '../../src/storage/desk/search.store.js';
 import { createApplication, until } from '../support/application.js';
@@ -259,6 +260,18 @@ describe('the operator', () => {
     expect(instances).toEqual([expect.objectContaining({ alive: true, relays: true, pid: process.pid })]);
     expect(leases).toContainEqual(expect.objectContaining({ name: 'desk', owner: instances[0]!.id }));
     expect(overdue).toEqual([]);
+  });
+
+  it('pages through the sources, each once', async () => {
+    const sources = app.get(SourceInspector);
+    const first = await sources.list('', '', undefined, 1);
+    expect([first.sources.map(({ name }) => name), first.next, first.total]).toEqual([
+      ['awardee'],
+      'awardee',
+      3,
+    ]);
+    const second = await sources.list('', first.next!, undefined, 2);
+    expect([second.sources.map(({ name }) => name), second.next]).toEqual([['shop', 'stripe'], undefined]);
   });
 
   describe('finds by what became of an event', () => {

@@ -142,6 +142,14 @@ describe('an effect that was renamed', () => {
     return inbox;
   };
 
+  it('is no source of the same name: a pause of the source is of the source', async () => {
+    const inbox = await start('awardee', ['old-mail']);
+    await inbox.app.get(Pauses).pause('source', 'awardee', who);
+    expect(await inbox.query(`SELECT kind, name FROM webhook_pause`)).toEqual([
+      { kind: 'source', name: 'awardee' },
+    ]);
+  });
+
   it('is the same one when a process of before runs its handler again: it is not done twice', async () => {
     const sent: string[] = [];
     let name = 'new-mail';

@@ -376,6 +376,17 @@ describe('retention', () => {
       expect(await retention.prune()).toMatchObject({ claims: 0, watermarks: 0 });
     });
 
+    it('is not named where there is none', async () => {
+      const warned = jest.spyOn(Logger.prototype, 'warn').mockReturnValue(undefined);
+      try {
+        await start();
+        await app.get(DeskKeeper).round();
+        expect(warned.mock.calls.flat().join()).not.toContain('not configured');
+      } finally {
+        warned.mockRestore();
+      }
+    });
+
     it('is named in the log after the boot, once, and by the inspector', async () => {
       const warned = jest.spyOn(Logger.prototype, 'warn').mockReturnValue(undefined);
       try {

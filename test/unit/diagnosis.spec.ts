@@ -6,7 +6,9 @@ import type { SourceDefinition } from '../../src/core/options/source.js';
 import { custom, discord, hmac, paypal, stripe } from '../../src/sources/index.js';
 import { bodyVariants } from '../../src/operator/explain/body-variants.js';
 import { diagnose, type Diagnosis } from '../../src/operator/explain/diagnosis.js';
+import { asciiJson, isDeeper, spacedJson } from '../../src/operator/explain/json-spelling.js';
 import { TrialBudget } from '../../src/operator/explain/trial-budget.js';
+import { Trials } from '../../src/operator/explain/trials.js';
 
 const SECRET = 'diagnosis-test-key-0123456789abcdef';
 const KIB = 1024;
@@ -68,6 +70,41 @@ describe('what is done for a request that was refused', () => {
     }
     expect(hashed).toBeGreaterThan(0);
     expect(hashed).toBeLessThanOrEqual(8 * KIB * KIB);
+  });
+
+  it('a budget is used to its last byte, and no part of it twice', async () => {
+    const budget = new TrialBudget(10);
+    budget.shareWith(1);
+    expect([await budget.pay(6), await budget.pay(5), await budget.pay(1)]).toEqual([false, true, false]);
+    budget.shareWith(0);
+    expect([await budget.pay(6), await budget.pay(5)]).toEqual([false, true]);
+  });
+
+  it('corrections of which there are none are not named', async () => {
+    const trials = new Trials(new TrialBudget());
+    expect(await trials.first('spellings', [], () => undefined)).toBeUndefined();
+    expect(trials.summary()).toBe('');
+  });
+
+  it('a spelling in ASCII leaves the characters of ASCII, also the last', () => {
+    expect(asciiJson('"a\x7f"', 100)).toBe('"a\x7f"');
+    expect(asciiJson('"\x80"', 100)).toBe('"\\u0080"');
+    expect(['"é"', '"ééé"'].map((json) => asciiJson(json, 8))).toEqual(['"\\u00e9"', undefined]);
+  });
+
+  it('a spelling is made up to its limit, and JSON is deep beyond the depth', () => {
+    expect([6, 5].map((limit) => spacedJson('[1,2]', limit)?.toString())).toEqual(['[1, 2]', undefined]);
+    expect([2, 1].map((depth) => isDeeper(Buffer.from('[["["]]'), depth))).toEqual([false, true]);
+  });
+
+  it('names six things, and how many more there were', () => {
+    const told = (count: number) => {
+      const trials = new Trials(new TrialBudget());
+      for (let nth = 1; nth <= count; nth += 1) trials.leftOut(`${nth}`);
+      return trials.summary();
+    };
+    expect(told(6)).toBe('Not tried: 1; 2; 3; 4; 5; 6.');
+    expect(told(8)).toBe('Not tried: 1; 2; 3; 4; 5; 6; 2 more.');
   });
 
   it('a budget that is used up is told, and costs the next sample nothing of its part', async () => {

@@ -1,4 +1,8 @@
+import { resolveSource } from '../../src/core/options/resolve-source.js';
+import { fingerprint } from '../../src/inbox/delivery.verifier.js';
+import { inspectedSecrets } from '../../src/operator/explain/inspected-secrets.js';
 import { secretVerdict } from '../../src/operator/explain/secret-verdict.js';
+import { hmac } from '../../src/sources/index.js';
 
 const now = new Date('2026-03-10T13:30:00Z');
 const DAY = 86_400_000;
@@ -17,7 +21,17 @@ describe('the verdict on a secret', () => {
       { lastAt: ago(4 * DAY) },
       'last used 4 days ago, the provider retries for 3 days: safe to remove since 2026-03-09 13:30 UTC, unless another endpoint signs with it',
     ],
+    [
+      'an old one, at the moment when the retries end',
+      { lastAt: ago(3 * DAY) },
+      'last used 3 days ago, the provider retries for 3 days: safe to remove since 2026-03-10 13:30 UTC, unless another endpoint signs with it',
+    ],
     ['the one in use', { lastAt: ago(0), isLatest: true }, 'in use, last used just now: keep it'],
+    [
+      'the one of a minute ago',
+      { lastAt: ago(60_000), isLatest: true },
+      'in use, last used 1 minute ago: keep it',
+    ],
     ['a new one', { lastAt: null }, 'not used yet: keep it until the provider signs with it'],
     [
       'one that was removed too early',
@@ -41,5 +55,28 @@ describe('the verdict on a secret', () => {
     ],
   ])('%s', (_what, secret, verdict) => {
     expect(secretVerdict({ ...facts, ...secret }, now).verdict).toBe(verdict);
+  });
+});
+
+const acme = (secrets: readonly string[]) =>
+  hmac({ secrets, signatureHeader: 'X-Signature', idHeader: 'X-Id' });
+
+describe('the secrets of a source', () => {
+  const NEW = 'secret-verdict-new-key-0123456789abcdef';
+  const OLD = 'secret-verdict-old-key-0123456789abcdef';
+  const GONE = 'secret-verdict-gone-key-0123456789abcdef';
+
+  it('are those of its configuration by their places, then those that were used and have gone', () => {
+    const source = resolveSource('acme', acme([NEW, OLD]));
+    const uses = [
+      { source: 'acme', fingerprint: fingerprint(OLD), deliveries: 5, lastAt: ago(0) },
+      { source: 'acme', fingerprint: fingerprint(GONE), deliveries: 3, lastAt: ago(DAY) },
+      { source: 'other', fingerprint: fingerprint(NEW), deliveries: 9, lastAt: ago(0) },
+    ];
+    expect(inspectedSecrets(source, uses, now)).toMatchObject([
+      { fingerprint: fingerprint(NEW), position: 1, configured: true, deliveries: 0, lastAt: null },
+      { fingerprint: fingerprint(OLD), position: 2, configured: true, deliveries: 5 },
+      { fingerprint: fingerprint(GONE), position: null, configured: false, deliveries: 3 },
+    ]);
   });
 });

@@ -52,7 +52,6 @@ export const AREAS: readonly Area[] = [
     specs: [...integration('claim', 'group-commit', 'model'), ...e2e('conflicts', 'dedupe', 'own-retries')],
   },
   { files: 'src/storage/event', kinds: SQL, specs: integration('operator', 'erasure') },
-  { files: 'src/storage/pending', kinds: SQL, specs: integration('lease', 'group-settle') },
   {
     files: 'src/storage/lease.store',
     kinds: SQL,
@@ -62,7 +61,7 @@ export const AREAS: readonly Area[] = [
     files: 'src/storage/outbox',
     kinds: SQL,
     specs: [
-      ...integration('lease', 'relay', 'rounds', 'slots', 'model', 'woken-names'),
+      ...integration('predicates', 'lease', 'relay', 'rounds', 'slots', 'model', 'woken-names'),
       ...e2e('provider-retries'),
     ],
   },
@@ -74,14 +73,23 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/pending',
     kinds: SQL,
-    specs: integration('backlog', 'operator.alerts', 'desk-plans', 'operator'),
+    specs: integration('predicates', 'lease', 'backlog', 'operator.alerts', 'desk-plans', 'operator'),
   },
   { files: 'src/storage/record', kinds: SQL, specs: integration('business-record') },
   { files: 'src/storage/relay', kinds: SQL, specs: integration('operator.alerts', 'operator', 'telemetry') },
   {
     files: 'src/storage/settle',
     kinds: SQL,
-    specs: integration('lease', 'relay', 'doubt', 'effects', 'group-settle', 'new-effects', 'failures'),
+    specs: integration(
+      'predicates',
+      'lease',
+      'relay',
+      'doubt',
+      'effects',
+      'group-settle',
+      'new-effects',
+      'failures',
+    ),
   },
   { files: 'src/storage/postgres/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
   { files: 'src/storage/turn', kinds: SQL, specs: integration('order', 'turn-plans', 'two-relays') },
@@ -108,14 +116,62 @@ export const AREAS: readonly Area[] = [
   { files: 'src/storage/desk/retention', kinds: SQL, specs: integration('retention', 'retention-plans') },
   { files: 'src/storage/desk/search', kinds: SQL, specs: integration('operator', 'desk-plans') },
   { files: 'src/storage/desk/stat', kinds: SQL, specs: integration('operator.alerts', 'operator') },
-  { files: 'src/dashboard/', kinds: { refusals: true, comparisons: true }, specs: e2e('dashboard') },
+  {
+    files: 'src/dashboard/',
+    kinds: { refusals: true, comparisons: true },
+    specs: [...unit('dashboard-page'), ...e2e('dashboard')],
+  },
   { files: 'src/operator/', kinds: { refusals: true, comparisons: true }, specs: DESK },
+  {
+    files: 'src/operator/desk',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('operator.alerts', 'lifecycle'),
+  },
+  {
+    files: 'src/operator/event.filter',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('operator'),
+  },
+  {
+    files: 'src/operator/former-sources',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('retention'),
+  },
+  {
+    files: 'src/operator/inspector',
+    kinds: { refusals: true, comparisons: true },
+    specs: [...integration('operator'), ...e2e('dashboard')],
+  },
+  {
+    files: 'src/operator/pauses',
+    kinds: { refusals: true, comparisons: true },
+    specs: [...integration('renaming'), ...e2e('pauses')],
+  },
+  {
+    files: 'src/operator/revivals',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('operator.actions'),
+  },
+  {
+    files: 'src/operator/source.inspector',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('operator'),
+  },
+  {
+    files: 'src/operator/webhook-health',
+    kinds: { refusals: true, comparisons: true },
+    specs: integration('telemetry'),
+  },
   {
     files: 'src/operator/retention',
     kinds: { refusals: true, comparisons: true },
     specs: integration('retention'),
   },
-  { files: 'src/operator/watch', kinds: { comparisons: true }, specs: integration('operator.alerts') },
+  {
+    files: 'src/operator/watch',
+    kinds: TIMES,
+    specs: [...unit('watch'), ...integration('operator.alerts', 'operator.rejections')],
+  },
   {
     files: 'src/operator/explain/',
     kinds: TIMES,
