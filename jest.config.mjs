@@ -80,7 +80,7 @@ export default {
     ...[...LONG, ...PACKED, ENGINES].map((pattern) => `!${pattern}`),
   ],
   testTimeout: 60_000,
-  // Tests wait for PostgreSQL, processes and times: with a worker for each core, the cores are idle for a third of the run.
+  // Tests wait for PostgreSQL, processes and times: with a worker for each core, the cores would be idle meanwhile.
   maxWorkers: availableParallelism() + 1,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   globalTeardown: '<rootDir>/test/support/global-teardown.mjs',

@@ -16,6 +16,8 @@ export async function startServer(): Promise<void> {
     'fsync=off',
     'synchronous_commit=off',
     'full_page_writes=off',
+    // Each database of a test writes half a segment, which would be filled with zeros before.
+    'wal_init_zero=off',
     'max_prepared_transactions=0',
   ]);
   const template = `inbox_template_${process.pid}`;
