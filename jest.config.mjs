@@ -48,6 +48,7 @@ export const CLAIMS = [
   'e2e/inline',
   'e2e/provider-retries',
   'integration/claim',
+  'integration/closed-manager',
   'integration/commit-in-doubt',
   'integration/group-commit',
 ].map((name) => `**/test/${name}.spec.ts`);

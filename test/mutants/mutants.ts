@@ -624,4 +624,16 @@ export const MUTANTS: readonly Mutant[] = [
     spec: 'test/engines/bullmq.spec.ts',
     test: 'a death that is reported of a former life',
   },
+  {
+    name: 'the end of the code is checked before the gate closes, so that a query comes between them',
+    spec: 'test/integration/closed-manager.spec.ts',
+    test: 'one that starts a write some microtasks after its return, 50 times',
+    edits: [
+      {
+        file: 'src/storage/postgres/user-transaction.ts',
+        find: '      this.gate.close(call);\n      if (call.fault',
+        replace: '      if (call.fault',
+      },
+    ],
+  },
 ];

@@ -172,9 +172,10 @@ export class UserTransaction {
     const depth = nestingOf(this.runner);
     try {
       const result = await this.gate.run(call, code, signal);
-      // Closed in the same turn, so that no query is sent in between without a check.
+      // In the same turn as the check: a query that came between them would be sent, and no check would see it.
+      this.gate.close(call);
       if (call.fault !== undefined) throw call.fault;
-      const fault = this.stillRunning() ?? (await this.awaitFault(call, depth));
+      const fault = this.stillRunning() ?? (await this.awaitFault(depth));
       if (fault !== undefined) throw new ManagerMisused(fault);
       return result;
     } catch (error) {
@@ -199,12 +200,8 @@ export class UserTransaction {
    * pg reports a failed query before the server has sent the transaction's state. Until then pg shows the state before that query. An empty
    * query is answered after it, also in a transaction that has failed.
    */
-  private async awaitFault(call: Call, depth: number): Promise<string | undefined> {
-    if (this.gate.hasRefused) {
-      // Before the wait: a query that comes meanwhile is not sent.
-      this.gate.close(call);
-      await this.passThrough('');
-    }
+  private async awaitFault(depth: number): Promise<string | undefined> {
+    if (this.gate.hasRefused) await this.passThrough('');
     return this.faultAfter(depth);
   }
 

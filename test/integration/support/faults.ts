@@ -91,4 +91,19 @@ export const faults = ({
     await record(event, context);
     setImmediate(() => void stray(context.manager, event));
   },
+  'starts a write some microtasks after its return': async (event, context) => {
+    await record(event, context);
+    void afterMicrotasks(event, () => stray(context.manager, event));
+  },
+  'starts a transaction some microtasks after its return': async (event, context) => {
+    await record(event, context);
+    void afterMicrotasks(event, () => context.manager.transaction((inner) => stray(inner, event)));
+  },
 });
+
+/** As many as the event's number says: the check at the end of the code must leave no gap among them. */
+async function afterMicrotasks({ eventId }: WebhookEvent, start: () => Promise<unknown>): Promise<void> {
+  const count = Number(/\d+/.exec(eventId)?.[0] ?? 0);
+  for (let nth = 0; nth < count; nth += 1) await Promise.resolve();
+  await start().catch(() => undefined);
+}
