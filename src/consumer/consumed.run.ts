@@ -150,7 +150,7 @@ export class ConsumedRun {
     const { id: outboxId, event = {} } = this.message;
     const { name } = this.effect;
     const info = { kind, name, outboxId, attempt: this.tries, events: 1, inDelivery: false, ...event };
-    const run = async () => outcomeOf(await code(), name, this.signal);
+    const run = () => outcomeOf(code, name, this.signal);
     const call = () => runAround(this.options.around, info, run);
     return transaction === undefined ? orAborted(call(), this.signal) : transaction.asUser(call, this.signal);
   }

@@ -28,12 +28,11 @@ export interface RunInfo {
 export type Around = (run: () => Promise<unknown>, info: RunInfo) => unknown;
 
 /** @throws the error of `code` or of `around`; WebhookInboxError when `around` did not call `run` */
-export async function runAround<T>(
-  around: Around | undefined,
-  info: RunInfo,
-  code: () => Promise<T>,
-): Promise<T> {
-  if (around === undefined) return code();
+export function runAround<T>(around: Around | undefined, info: RunInfo, code: () => Promise<T>): Promise<T> {
+  return around === undefined ? code() : runWithin(around, info, code);
+}
+
+async function runWithin<T>(around: Around, info: RunInfo, code: () => Promise<T>): Promise<T> {
   let running: Promise<T> | undefined;
   // A second call would do the work twice.
   const run = () => (running ??= code());

@@ -15,14 +15,14 @@ export class LazyResult extends PermanentError {
 }
 
 /**
- * The value that user code ends with. Promises and other thenables are awaited. An Observable is subscribed to until it completes, as
+ * Runs user code, and returns the value that it ends with. Promises and other thenables are awaited. An Observable is subscribed to until it completes, as
  * Nest does with those of routes, and its last value is taken; none where it completes without one.
  * @param name of the code, for the error
  * @param signal ends the subscription, so that a request of Nest's HttpService is given up
- * @throws what the promise or the Observable fails with; LazyResult
+ * @throws what the code, the promise or the Observable fails with; LazyResult
  */
-export async function outcomeOf(value: unknown, name: string, signal?: AbortSignal): Promise<unknown> {
-  let outcome = await value;
+export async function outcomeOf(code: () => unknown, name: string, signal?: AbortSignal): Promise<unknown> {
+  let outcome = await code();
   while (isSubscribable(outcome)) outcome = await lastValue(outcome, signal);
   const kind = lazyKind(outcome) ?? kindWithin(outcome);
   if (kind !== undefined) throw new LazyResult(name, kind);

@@ -168,7 +168,7 @@ async function secretsOf(
   timeoutMs: number,
 ): Promise<{ secrets: readonly string[]; tenant: string }> {
   const name = `the secrets function of source '${source.name}'`;
-  const ask = async () => (await outcomeOf(await secretsFor(request), name)) as TenantSecrets;
+  const ask = async () => (await outcomeOf(() => secretsFor(request), name)) as TenantSecrets;
   const found = await withTimeLimit(ask(), timeoutMs, name);
   const { secrets, tenant } = 'secrets' in found ? found : { secrets: found, tenant: undefined };
   if (secrets.length > 0) checkSecrets(source.provider, secrets, `sources.${source.name}`);

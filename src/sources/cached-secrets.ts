@@ -34,7 +34,7 @@ export function cachedSecrets(options: CachedSecretsOptions): Secrets {
       `cachedSecrets.ttl: expected a duration such as '1m', received '${options.ttl}'`,
     );
   const load = async (key: string) =>
-    (await outcomeOf(await options.load(key), 'cachedSecrets.load')) as TenantSecrets;
+    (await outcomeOf(() => options.load(key), 'cachedSecrets.load')) as TenantSecrets;
   const cache = new RemoteKeys(load, {
     ttlMs,
     failureTtlMs: 1_000,

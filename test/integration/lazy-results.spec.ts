@@ -57,7 +57,7 @@ const SOME = Object.entries(LAZY).filter(([name]) =>
 
 describe('A5 the value that user code returns', () => {
   it.each(Object.entries(LAZY))('%s is refused', async (_name, make) => {
-    await expect(outcomeOf(make(), 'awardee/handle')).rejects.toThrow(LazyResult);
+    await expect(outcomeOf(make, 'awardee/handle')).rejects.toThrow(LazyResult);
   });
 
   it.each<[string, unknown, unknown]>([
@@ -74,7 +74,7 @@ describe('A5 the value that user code returns', () => {
     ['an Observable of an Observable', of(of(5)), 5],
     ['one of another library', { '@@observable': () => of(6) }, 6],
   ])('%s is what it stands for', async (_name, value, expected) => {
-    expect(await outcomeOf(value, 'awardee/handle')).toEqual(expected);
+    expect(await outcomeOf(() => value, 'awardee/handle')).toEqual(expected);
   });
 
   it('what libraries return for a call that was made is not taken for lazy', () => {
@@ -91,12 +91,12 @@ describe('A5 the value that user code returns', () => {
       subscribed += 1;
       return () => (subscribed -= 1);
     });
-    const ended = outcomeOf(open, 'awardee/handle', controller.signal);
+    const ended = outcomeOf(() => open, 'awardee/handle', controller.signal);
     await until(() => subscribed === 1);
     controller.abort(new Error('time is up'));
     await expect(ended).rejects.toThrow('time is up');
     expect(subscribed).toBe(0);
-    await expect(outcomeOf(NEVER, 'x', AbortSignal.abort(new Error('before')))).rejects.toThrow('before');
+    await expect(outcomeOf(() => NEVER, 'x', AbortSignal.abort(new Error('before')))).rejects.toThrow('before');
   });
 });
 

@@ -42,13 +42,17 @@ function tracer(): Tracer | undefined {
 }
 
 /** Runs `code` in a span. Without an SDK it only runs the code. An error is recorded by its text, which holds no value. */
-export async function inSpan<T>(
+export function inSpan<T>(name: string, options: SpanOptions, code: (span?: Span) => Promise<T>): Promise<T> {
+  const made = tracer();
+  return made === undefined ? code() : inSpanOf(made, name, options, code);
+}
+
+async function inSpanOf<T>(
+  made: Tracer,
   name: string,
   { kind, attributes, parent = context.active(), links }: SpanOptions,
-  code: (span?: Span) => Promise<T>,
+  code: (span: Span) => Promise<T>,
 ): Promise<T> {
-  const made = tracer();
-  if (made === undefined) return code();
   const span = made.startSpan(name, { kind, attributes, links: links && [...links] }, parent);
   try {
     return await context.with(trace.setSpan(parent, span), () => code(span));

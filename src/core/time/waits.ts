@@ -13,20 +13,23 @@ export function abortReason(error: unknown): unknown {
 }
 
 /** The value of `work`, or the signal's reason as soon as it fires; `work` itself goes on, and its end is ignored. */
-export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  // A failure after the signal has fired has no catch. Unhandled, it would end the process.
-  work.catch(() => undefined);
-  signal.throwIfAborted();
-  let stop: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', stop, { once: true });
+export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason as Error);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
+    // Also after the signal has fired: unhandled, a failure would end the process.
+    work.then(
+      (value) => {
+        signal.removeEventListener('abort', abort);
+        resolve(value);
+      },
+      (error: unknown) => {
+        signal.removeEventListener('abort', abort);
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', stop!);
-  }
 }
 
 /**

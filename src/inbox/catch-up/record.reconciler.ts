@@ -137,7 +137,7 @@ export class RecordReconciler {
       try {
         const events = rows.map(({ seen }) => seen);
         const missing = await withDeadline(timeoutMs, async (signal) =>
-          missingOf(await look.missing(events, manager, { signal }), signal),
+          missingOf(() => look.missing(events, manager, { signal }), signal),
         );
         const ids = new Set(missing.map(({ id }) => id));
         return { missing: rows.filter(({ id }) => ids.has(id)), checked: rows.length };
@@ -188,8 +188,8 @@ export class RecordReconciler {
 }
 
 /** @throws for what is no list: every record would be taken to be there */
-async function missingOf(answer: unknown, signal: AbortSignal): Promise<readonly WebhookEvent[]> {
-  const missing = await outcomeOf(answer, 'businessRecord.missing', signal);
+async function missingOf(look: () => unknown, signal: AbortSignal): Promise<readonly WebhookEvent[]> {
+  const missing = await outcomeOf(look, 'businessRecord.missing', signal);
   if (Array.isArray(missing)) return missing as WebhookEvent[];
   throw new Error(`businessRecord.missing: expected an array of events, received ${typeof missing}`);
 }

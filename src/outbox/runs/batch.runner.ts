@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { orAborted } from '../../core/time/waits.js';
 import { WebhookInboxError } from '../../core/errors.js';
 import { logLine } from '../../core/log/log.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
@@ -68,7 +67,7 @@ export class BatchRunner {
     const items: (Item | undefined)[] = [];
     const prepare = async (row: LeasedRow): Promise<Item | undefined> => {
       try {
-        return { row, ...(await orAborted(this.preparer.prepare(row, handler, either), either)) };
+        return { row, ...(await this.preparer.prepare(row, handler, either)) };
       } catch (error) {
         outcomes.set(row.id, await this.failures.settleHandler(row, error, handler));
         return undefined;

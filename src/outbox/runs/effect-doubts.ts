@@ -77,7 +77,7 @@ export class EffectDoubts {
     const ask = () => options.probe!.call(effect.instance, payload, context);
     const name = `the probe of ${effect.name}`;
     const asking = runAround(this.module.around, runInfo(row, 'probe'), async () =>
-      probeAnswer(effect.name, await outcomeOf(await ask(), name, signal)),
+      probeAnswer(effect.name, await outcomeOf(ask, name, signal)),
     );
     const answer = await orAborted(asking, signal);
     this.logger.log(

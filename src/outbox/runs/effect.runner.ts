@@ -119,7 +119,7 @@ export class EffectRunner {
         completion = completionOf(row.name, work);
       },
     };
-    const run = async () => outcomeOf(await effect.invoke(payload, context), row.name, signal);
+    const run = () => outcomeOf(() => effect.invoke(payload, context), row.name, signal);
     const result = await runAround(this.options.around, runInfo(row, 'effect'), run);
     return { result, completion };
   }

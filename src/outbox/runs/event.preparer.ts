@@ -7,6 +7,7 @@ import { parsePayload } from '../../core/body.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { validate } from '../../core/options/standard-schema.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { orAborted } from '../../core/time/waits.js';
 import type { Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { StoredEvent } from '../../storage/stored-event.js';
@@ -27,12 +28,26 @@ export class EventPreparer {
 
   constructor(@Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions) {}
 
-  /** @throws UnreadableBody, SchemaMismatch, PermanentError, and the error of `hydrate.fetch` */
+  /**
+   * At once, where there is neither a schema nor a fetch. It waits no longer than until `signal` fires.
+   * @throws UnreadableBody, SchemaMismatch, PermanentError, and the error of `hydrate.fetch`
+   */
   async prepare(row: LeasedRow, handler: Handler | undefined, signal: AbortSignal): Promise<Prepared> {
-    const parsed = this.parse(row.event!);
+    const event = this.parse(row.event!);
     const { schema, hydrate } = handler?.options ?? {};
+    if (schema === undefined && hydrate === undefined) return { event, current: undefined };
+    return orAborted(this.complete(event, row, handler!, signal), signal);
+  }
+
+  private async complete(
+    parsed: WebhookEvent,
+    row: LeasedRow,
+    handler: Handler,
+    signal: AbortSignal,
+  ): Promise<Prepared> {
+    const { schema, hydrate } = handler.options;
     const event = schema ? { ...parsed, payload: await validate(schema, parsed.payload) } : parsed;
-    return { event, current: hydrate && (await this.hydrate(handler!, event, row, signal)) };
+    return { event, current: hydrate && (await this.hydrate(handler, event, row, signal)) };
   }
 
   /** @throws UnreadableBody, PermanentError */
@@ -58,9 +73,9 @@ export class EventPreparer {
     refuseLazy(resource, `the key of ${name}`);
     const key = JSON.stringify([handler.name, event.tenant, resource]);
     const maxPauseMs = handler.timeoutMs / 4;
-    const fetch = async (nobodyWaits: AbortSignal) =>
+    const fetch = (nobodyWaits: AbortSignal) =>
       outcomeOf(
-        await hydrate.fetch.call(handler.instance, event, { signal: nobodyWaits }),
+        () => hydrate.fetch.call(handler.instance, event, { signal: nobodyWaits }),
         name,
         nobodyWaits,
       );

@@ -6,7 +6,6 @@ import type { WebhookEvent } from '../../core/event.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { Tally } from '../../core/telemetry/tally.js';
-import { orAborted } from '../../core/time/waits.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
@@ -54,7 +53,7 @@ export class HandlerRunner {
   ): Promise<RunOutcome> {
     const handler = this.registry.handler(row.name)!;
     try {
-      const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
+      const prepared = await this.preparer.prepare(row, handler, signal);
       return await this.commit(row, handler, prepared, signal, timeoutMs, awaitRedelivery !== undefined);
     } catch (error) {
       const outcome = await this.transactions.findCommittedEnd(row, error);
@@ -97,7 +96,7 @@ export class HandlerRunner {
     signal: AbortSignal,
   ): Promise<CommittedEnd> {
     const handler = this.registry.handler(row.name);
-    const prepared = await orAborted(this.preparer.prepare(row, handler, signal), signal);
+    const prepared = await this.preparer.prepare(row, handler, signal);
     const transaction = this.transactions.join(open);
     const isStale = await transaction.supersedeIfStale(row, handler, prepared.event);
     if (!isStale) {

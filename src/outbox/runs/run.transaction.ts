@@ -76,7 +76,7 @@ export class RunTransaction {
   call(info: RunInfo, signal: AbortSignal, enqueue: Enqueue, code: () => unknown): Promise<unknown> {
     this.parts.outbox.bind(this.transaction.queryRunner, enqueue);
     const name = info.kind === 'complete' ? `the completion of ${info.name}` : info.name;
-    const run = async () => outcomeOf(await code(), name, signal);
+    const run = () => outcomeOf(code, name, signal);
     return this.transaction.asUser(() => runAround(this.parts.options.around, info, run), signal);
   }
 
@@ -85,8 +85,7 @@ export class RunTransaction {
    * @throws NewEffectsRefused
    */
   async refuseNewEffects(): Promise<void> {
-    for (const run of this.enqueues) {
-      if (!run.hasAdded) continue;
+    for (const run of this.enqueues.filter(({ hasAdded }) => hasAdded)) {
       const refused = await this.transaction.asOurs((ours) => run.findRefusedEffects(ours));
       if (refused.length > 0) throw new NewEffectsRefused(refused);
     }

@@ -32,48 +32,46 @@ export class LazyBegin {
 
   /** Sends a query, one at a time. */
   readonly send = async (query: unknown, values?: unknown): Promise<unknown> => {
-    const pass = () => this.pass(query as string, values as unknown[]);
-    if (this.isOpen) return pass();
-    const plain = this.opening === undefined ? plainQuery(query, values) : undefined;
-    if (plain !== undefined) return this.openWith(plain, pass);
-    await this.begin();
-    return pass();
+    if (this.opening === undefined) {
+      const plain = writesProtocol(this.client) ? plainQuery(query, values) : undefined;
+      const answers = await (plain === undefined ? this.begin() : this.openWith(plain));
+      if (answers !== undefined) return answerOf(answers);
+    } else if (!this.isOpen) await this.opening;
+    return this.pass(query as string, values as unknown[]);
   };
 
   /** By a message of its own, unless it has begun. */
   readonly begin = (): Promise<void> => this.opening ?? this.trackOpening(this.beginAlone());
 
-  private async openWith(query: QueryBehind, pass: () => unknown): Promise<unknown> {
-    if (!writesProtocol(this.client)) {
-      await this.begin();
-      return pass();
-    }
+  private openWith(query: QueryBehind): Promise<Answers | undefined> {
     const sent = queryBehind(this.client, this.statements, query, this.pass);
-    await this.trackOpening(sent.then((answers) => this.recordBegin(answers)));
-    const answers = await sent;
-    if (answers === undefined) return pass();
-    if (answers.error !== null) throw answers.error;
-    return answers.results.at(-1);
+    return this.trackOpening(
+      sent.then(async (answers) => {
+        // Nothing of it was done.
+        if (answers === undefined) await this.beginAlone();
+        else if (answers.results.length < this.statements.length) throw answers.error!;
+        return answers;
+      }),
+    );
   }
 
-  private async recordBegin(answers: Answers | undefined): Promise<void> {
-    if (answers === undefined) await this.beginAlone();
-    else if (answers.results.length < this.statements.length) throw answers.error;
+  private async beginAlone(): Promise<undefined> {
+    await this.pass(this.statements.map(({ sql }) => sql).join('; '));
   }
 
-  private beginAlone(): Promise<unknown> {
-    return this.pass(this.statements.map(({ sql }) => sql).join('; '));
-  }
-
-  private trackOpening(sent: Promise<unknown>): Promise<void> {
-    const opening = sent.then(() => {
+  private trackOpening<T>(sent: Promise<T>): Promise<T> {
+    this.opening = sent.then(() => {
       this.isOpen = true;
     });
     // The callers that send, and the COMMIT, get the error.
-    opening.catch(() => undefined);
-    this.opening = opening;
-    return opening;
+    this.opening.catch(() => undefined);
+    return sent;
   }
+}
+
+function answerOf({ error, results }: Answers): unknown {
+  if (error !== null) throw error;
+  return results.at(-1);
 }
 
 /** A query with values and nothing else: one that can go behind a BEGIN. */

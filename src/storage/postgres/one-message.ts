@@ -100,8 +100,8 @@ export async function inOneMessage(
   send: PgClient['query'] = client.query.bind(client),
 ): Promise<PgResult[]> {
   const own = statements.map(({ sql, values }) => ({ sql: qualified(dataSource, sql), values }));
-  if (!writesProtocol(client)) return oneByOne(send, own);
-  await learn(client, dataSource);
+  const learning = learn(client, dataSource);
+  if (learning !== undefined) await learning;
   const answers = writesProtocol(client) ? await submit(client, send, own) : undefined;
   if (answers === undefined) return oneByOne(send, own);
   if (answers.error !== null) throw answers.error;
@@ -160,7 +160,7 @@ async function oneByOne(send: PgClient['query'], statements: readonly Statement[
 }
 
 /** @returns undefined when nothing of it was done: a wrapper of the client has copied it */
-async function submit(
+function submit(
   client: PgClient,
   send: PgClient['query'],
   statements: readonly Statement[],
@@ -168,12 +168,22 @@ async function submit(
 ): Promise<Answers | undefined> {
   const about = knownOf(client);
   const named = statements.map(({ sql }) => (about.direct === true ? nameOf(sql) : undefined));
-  const answers = await new Promise<Answers | undefined>((resolve) => {
-    const message = new OneMessage(statements, query, named, about.prepared, (answered) =>
-      resolve(isOfCopy(message, answered.error) ? undefined : answered),
-    );
-    const ended = (error: Error | null) =>
-      resolve(isOfCopy(message, error) ? undefined : message.answers(error));
+  return new Promise((resolve) => {
+    const answer = (answers: Answers) => {
+      if (isOfCopy(message, answers.error)) {
+        goWithout(client);
+        resolve(undefined);
+        return;
+      }
+      if (isLostStatement(answers.error)) {
+        // The cause may remove them again, so this connection goes on without prepared statements.
+        about.direct = false;
+        about.prepared.clear();
+      }
+      resolve(answers);
+    };
+    const message = new OneMessage(statements, query, named, about.prepared, answer);
+    const ended = (error: Error | null) => answer(message.answers(error));
     const returned = send(message);
     // A wrapper may leave the message without its callback. Then its promise shows the end.
     if (returned instanceof Promise)
@@ -185,13 +195,6 @@ async function submit(
         ended,
       );
   });
-  if (answers === undefined) goWithout(client);
-  else if (isLostStatement(answers.error)) {
-    // The cause may remove them again, so this connection goes on without prepared statements.
-    about.direct = false;
-    about.prepared.clear();
-  }
-  return answers;
 }
 
 /** pg has got something else than the message: its answer, or its refusal. A broken connection says nothing of that. */

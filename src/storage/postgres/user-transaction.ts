@@ -78,7 +78,8 @@ export class UserTransaction {
     let transaction: UserTransaction | undefined;
     try {
       const client = await pgClient(runner);
-      await learn(client, dataSource);
+      const learning = learn(client, dataSource);
+      if (learning !== undefined) await learning;
       const passThrough = client.query.bind(client);
       const lazy = new LazyBegin(client, passThrough, beginning(limits(timeoutMs)));
       transaction = new UserTransaction(runner, client, passThrough, lazy, new UserGate(lazy, onMisuse));
