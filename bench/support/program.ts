@@ -2,6 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import type { Profiler } from 'node:inspector';
 import { fileURLToPath } from 'node:url';
+import { StepCounter, type AsyncSteps } from './async-steps.js';
 import { Recorder } from './profile.js';
 
 /** What runs in a process of its own, so that its CPU is its own and no two contenders share a heap. */
@@ -19,12 +20,14 @@ export interface Program {
   run<T>(order?: unknown): Promise<T>;
   /** Records a CPU profile until what is returned is called. */
   profile(): Promise<() => Promise<Profiler.Profile>>;
+  /** Counts asynchronous steps until what is returned is called. */
+  countSteps(): Promise<() => Promise<AsyncSteps>>;
   stop(): Promise<void>;
 }
 
 interface Order {
   readonly order?: unknown;
-  readonly act?: 'stop' | 'profile' | 'profiled';
+  readonly act?: 'stop' | 'profile' | 'profiled' | 'count' | 'counted';
 }
 type Message =
   { readonly ready: Record<string, unknown> } | { readonly result: unknown } | { readonly failed: string };
@@ -35,9 +38,12 @@ export async function serve<TSettings>(
 ): Promise<void> {
   const running = await start(JSON.parse(process.env.BENCH_SETTINGS!) as TSettings);
   const recorder = new Recorder();
-  const act = ({ order, act: asked }: Order): Promise<unknown> => {
+  const counter = new StepCounter();
+  const act = async ({ order, act: asked }: Order): Promise<unknown> => {
     if (asked === 'stop') return running.stop().then(() => process.exit(0));
     if (asked === 'profile') return recorder.begin();
+    if (asked === 'count') return counter.begin();
+    if (asked === 'counted') return counter.end();
     return asked === 'profiled' ? recorder.end() : running.run(order);
   };
   process.on('message', (message: Order) => {
@@ -70,6 +76,10 @@ export async function start(file: string, settings: object): Promise<Program> {
     profile: async () => {
       await ask({ act: 'profile' });
       return () => ask({ act: 'profiled' });
+    },
+    countSteps: async () => {
+      await ask({ act: 'count' });
+      return () => ask({ act: 'counted' });
     },
     stop: async () => {
       const exit = once(child, 'exit');

@@ -25,8 +25,13 @@ const TABLES = `
     payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), sent_at timestamptz);
   CREATE INDEX ON outbox_message (id) WHERE sent_at IS NULL`;
 
-export async function startServer(): Promise<Server> {
-  const postgres = await startPostgres(['shared_buffers=512MB', 'max_wal_size=8GB', 'max_connections=200']);
+export async function startServer(more: readonly string[] = []): Promise<Server> {
+  const postgres = await startPostgres([
+    'shared_buffers=512MB',
+    'max_wal_size=8GB',
+    'max_connections=200',
+    ...more,
+  ]);
   const admin = new Client({ connectionString: postgres.url });
   await admin.connect();
   const { rows } = await admin.query<{ version: string; pid: number }>(
