@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { DataSource } from 'typeorm';
 import { startPostgres } from '../examples/support/postgres.js';
 import { webhookInboxMigrations } from '../migrations/index.js';
-import { outboxId, uuidV7 } from '../src/core/outbox-id.js';
+import { outboxId, uuidV7 } from '../src/core/ids.js';
 import { ClaimStore } from '../src/storage/claim.store.js';
 import { RetentionStore } from '../src/storage/desk/retention.store.js';
 import { SearchStore } from '../src/storage/desk/search.store.js';

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { DataSource } from 'typeorm';
 import { startPostgres } from '../examples/support/postgres.js';
 import { webhookInboxMigrations } from '../migrations/index.js';
-import { outboxId, uuidV7 } from '../src/core/outbox-id.js';
+import { outboxId, uuidV7 } from '../src/core/ids.js';
 import { ClaimStore } from '../src/storage/claim.store.js';
 import { EffectStore } from '../src/storage/desk/effect.store.js';
 import { OutboxStore } from '../src/storage/outbox.store.js';

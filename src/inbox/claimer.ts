@@ -5,7 +5,7 @@ import { byKey, keyText } from '../core/event.js';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { logLine } from '../core/log/log.js';
 import { measure } from '../core/telemetry/meters.js';
-import { outboxId } from '../core/outbox-id.js';
+import { outboxId } from '../core/ids.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';

@@ -1,8 +1,7 @@
 import { hash } from 'node:crypto';
 import { BodyReader } from '../core/body.js';
-import { eventId } from '../core/event-id.js';
+import { eventId, uuidV7 } from '../core/ids.js';
 import { byKey, eventType, storable, type EventKey } from '../core/event.js';
-import { uuidV7 } from '../core/outbox-id.js';
 import type { EventIdentity } from '../core/provider.js';
 import type { Facts } from '../core/log/log.js';
 import type { WebhookRequest } from '../core/request.js';

@@ -3,7 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import type { Answer } from '../core/answer.js';
 import { BodyReader } from '../core/body.js';
 import { SignatureRejection } from '../core/errors.js';
-import { eventId } from '../core/event-id.js';
+import { eventId } from '../core/ids.js';
 import { outcomeOf } from '../core/lazy.js';
 import { errorText } from '../core/log/log.js';
 import type { Provider, Verification } from '../core/provider.js';

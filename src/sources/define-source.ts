@@ -7,7 +7,7 @@ import type { SourceDefinition } from '../core/options/source.js';
 import { contentHash } from './events/content-hash.js';
 import { checkDedupe, isSignedKey } from './events/dedupe-check.js';
 import { dedupeId, type DedupeKey } from './events/dedupe-key.js';
-import type { EventsReader, ReceivedEvent } from './events/received-event.js';
+import type { EventsReader, ReceivedEvent } from './events/event-fields.js';
 import { refuseUnknownOptions } from './option-names.js';
 import { POLICY_NAMES, type SourceOptions } from './source-options.js';
 
@@ -113,7 +113,7 @@ function idOf(
   isItem: boolean,
 ): Pick<EventIdentity, 'id' | 'unusable'> {
   try {
-    return { id: dedupeId(dedupe, event, request, part) };
+    return { id: dedupe === 'preset' ? event.presetId() : dedupeId(dedupe, event, request, part) };
   } catch (error) {
     if (!isItem || error instanceof SignatureRejection) throw error;
     return { id: contentHash(part, 'body'), unusable: errorText(error) };

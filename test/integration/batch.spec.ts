@@ -8,7 +8,7 @@ import {
   type Enqueued,
   type HandlerOptions,
 } from '../../src/index.js';
-import { outboxId } from '../../src/core/outbox-id.js';
+import { outboxId } from '../../src/core/ids.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { Latch } from '../support/latch.js';
 import { record, startInbox, type InboxSetup, type TestInbox } from './support/inbox.js';

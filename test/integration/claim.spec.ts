@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { hmac, Inbox, RetryAfter, type Answer } from '../../src/index.js';
 import type { EventKey } from '../../src/core/event.js';
-import { outboxId, uuidV7 } from '../../src/core/outbox-id.js';
+import { outboxId, uuidV7 } from '../../src/core/ids.js';
 import { ClaimStore, type NewClaim } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
 import { AWARDEE_SECRET, awardee } from '../support/signing.js';

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { OnEffect, Outbox, type EffectContext, type EnqueueOptions } from '../../src/index.js';
-import { outboxId } from '../../src/core/outbox-id.js';
+import { outboxId } from '../../src/core/ids.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { clear, record, scripted, startInbox, type Script, type TestInbox } from './support/inbox.js';
 import { expectNoLeak, poolOf } from './support/pool.js';

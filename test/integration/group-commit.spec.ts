@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { jest } from '@jest/globals';
 import type { Answer } from '../../src/index.js';
-import { uuidV7 } from '../../src/core/outbox-id.js';
+import { uuidV7 } from '../../src/core/ids.js';
 import { Claimer } from '../../src/inbox/claimer.js';
 import { ClaimStore } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';

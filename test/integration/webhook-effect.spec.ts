@@ -5,7 +5,7 @@ import { OnEffect, OnWebhook, Outbox, type EffectContext, type WebhookEvent } fr
 import { standardWebhooks } from '../../src/sources/index.js';
 import { FakeSink } from '../support/fake-sink.js';
 import { Receiver } from '../support/receiver.js';
-import { uuidV7 } from '../../src/core/outbox-id.js';
+import { uuidV7 } from '../../src/core/ids.js';
 
 const open = { http: true, privateAddresses: ['127.0.0.0/8'] } as const;
 const whsec = () => `whsec_${randomBytes(24).toString('base64')}`;

@@ -332,7 +332,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'signatures compared by a comparison that ends at the first difference',
     edits: [
       edit(
-        'src/sources/signing/constant-time.ts',
+        'src/sources/signing/digest.ts',
         'return a.length === b.length && timingSafeEqual(a, b);',
         'return a.equals(b);',
       ),
@@ -344,7 +344,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'tokens compared by a comparison that ends at the first difference',
     edits: [
       edit(
-        'src/sources/signing/constant-time.ts',
+        'src/sources/signing/digest.ts',
         "secret !== '' && timingSafeEqual(sha256(secret), hash)",
         'secret === text',
       ),

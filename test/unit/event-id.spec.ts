@@ -1,5 +1,5 @@
 import { BodyReader } from '../../src/core/body.js';
-import { eventId, eventIdAt } from '../../src/core/event-id.js';
+import { eventId, eventIdAt } from '../../src/core/ids.js';
 
 const at = (json: string) => eventIdAt(new BodyReader(Buffer.from(json)), 'id');
 

@@ -4,7 +4,7 @@ import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { BodyReader } from '../../core/body.js';
 import { isWholeDatabases } from '../../core/classify.js';
 import { EventIdUnusable, WebhookInboxError } from '../../core/errors.js';
-import { eventId } from '../../core/event-id.js';
+import { eventId } from '../../core/ids.js';
 import { byKey, keyText } from '../../core/event.js';
 import { knownSource } from '../../core/options/known-source.js';
 import type { Decider } from '../../core/decider.js';

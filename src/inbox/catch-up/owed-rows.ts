@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import type { EventKey } from '../../core/event.js';
-import { outboxId } from '../../core/outbox-id.js';
+import { outboxId } from '../../core/ids.js';
 import { firstName, type Handler } from '../../handlers/handler.registry.js';
 import { OrderKeys } from '../../outbox/enqueue/order-keys.js';
 import { ClaimStore } from '../../storage/claim.store.js';

@@ -4,7 +4,7 @@ import { storable } from '../../core/event.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { logLine } from '../../core/log/log.js';
 import { printableType, type WebhookRequest } from '../../core/request.js';
-import { uuidV7 } from '../../core/outbox-id.js';
+import { uuidV7 } from '../../core/ids.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import type { Source } from '../../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';

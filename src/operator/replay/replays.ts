@@ -6,7 +6,7 @@ import { checkDecider, type Decider } from '../../core/decider.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import type { EventKey } from '../../core/event.js';
 import { logLine } from '../../core/log/log.js';
-import { uuidV7 } from '../../core/outbox-id.js';
+import { uuidV7 } from '../../core/ids.js';
 import { sleep } from '../../core/time/waits.js';
 import { checkInput } from '../../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';

@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource, type EntityManager, type QueryRunner } from 'typeorm';
-import { uuidV7 } from '../../core/outbox-id.js';
+import { uuidV7 } from '../../core/ids.js';
 import type { Enqueue, Enqueued, EnqueueOptions, EffectName, EffectPayload } from '../../core/context.js';
 import { WebhookInboxError } from '../../core/errors.js';
 import { checkInput, OUTBOX_ID } from '../../core/options/schema.js';

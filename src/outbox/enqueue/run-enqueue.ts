@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { EffectKeyRequired, WebhookInboxError } from '../../core/errors.js';
 import { errorText } from '../../core/log/log.js';
-import { outboxId } from '../../core/outbox-id.js';
+import { outboxId } from '../../core/ids.js';
 import { traceOf } from '../../core/telemetry/tracing.js';
 import type { Enqueued, EnqueueOptions } from '../../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';

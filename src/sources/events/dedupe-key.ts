@@ -1,8 +1,7 @@
 import type { BodyReader } from '../../core/body.js';
-import { eventId, eventIdAt } from '../../core/event-id.js';
+import { eventId, eventIdAt } from '../../core/ids.js';
 import type { WebhookRequest } from '../../core/request.js';
 import { contentHash } from './content-hash.js';
-import type { ReceivedEvent } from './received-event.js';
 
 /**
  * The key that makes two deliveries the same event.
@@ -34,16 +33,17 @@ export interface DedupeInput {
   readonly type: string;
 }
 
+/** The part of a received event that a key may be made of. */
+interface Keyed {
+  readonly presetId: () => string;
+  readonly type: string;
+}
+
 /**
  * The event id that a dedupe key gives.
  * @throws EventIdUnusable
  */
-export function dedupeId(
-  key: DedupeKey,
-  event: ReceivedEvent,
-  request: WebhookRequest,
-  body: BodyReader,
-): string {
+export function dedupeId(key: DedupeKey, event: Keyed, request: WebhookRequest, body: BodyReader): string {
   if (key === 'preset') return event.presetId();
   if (typeof key === 'function')
     return eventId(key({ request, payload: body.json(), type: event.type }), 'dedupe');

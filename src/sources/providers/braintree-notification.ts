@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
 import { eventTime } from '../events/event-time.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 import { unbelievedFields } from '../signing/unbelieved-body.js';
 
 /** Longest field of signatures that is read, in characters: twenty pairs fit. */

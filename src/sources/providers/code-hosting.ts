@@ -1,5 +1,5 @@
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import { minutes, seconds } from '../times.js';
 

@@ -1,6 +1,6 @@
 import { contentHash } from '../events/content-hash.js';
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs, single } from '../signing/signature-text.js';
 import { hours, minutes, seconds } from '../times.js';
 

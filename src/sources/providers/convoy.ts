@@ -4,7 +4,7 @@ import { checkOptionNames, defineSource } from '../define-source.js';
 import { eventFields, type EventFields } from '../events/event-fields.js';
 import { macScheme, type MacScheme } from '../mac-source.js';
 import { checkValues, eventFieldValues, refuseSharedId } from '../option-values.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';

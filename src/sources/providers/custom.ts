@@ -1,14 +1,13 @@
 import { z } from 'zod';
 import type { BodyReader } from '../../core/body.js';
 import { ConfigurationError, EventIdUnusable, SignatureRejection } from '../../core/errors.js';
-import { eventId } from '../../core/event-id.js';
+import { eventId } from '../../core/ids.js';
 import { errorText } from '../../core/log/log.js';
 import type { EventIdentity, Provider, Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
-import { eventFields, type EventFields } from '../events/event-fields.js';
-import { eventType, type EventsReader } from '../events/received-event.js';
+import { eventFields, type EventFields, eventType, type EventsReader } from '../events/event-fields.js';
 import { checkValues, eventFieldValues, nameOr, refuseSharedId, retryValues } from '../option-values.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { RETRY_OPTIONS, retriesOf, type SenderRetryOptions } from '../retry-options.js';

@@ -1,15 +1,15 @@
 import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { eventIdAt } from '../../core/event-id.js';
+import { eventIdAt } from '../../core/ids.js';
 import type { Verification } from '../../core/provider.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventTime } from '../events/event-time.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
-import { decodeStrict } from '../signing/digest-text.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
+import { decodeStrict } from '../signing/digest.js';
 import { ed25519Key, matchKey } from '../signing/public-key.js';
 import { signatureHeader } from '../signing/signature-text.js';
 import { signedTime } from '../signing/signed-time.js';

@@ -4,7 +4,7 @@ import { isChallenge, queryValue, textAnswer } from '../challenge.js';
 import { defineSource } from '../define-source.js';
 import type { DedupeKey } from '../events/dedupe-key.js';
 import { macProvider } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';

@@ -7,7 +7,7 @@ import { contentHash } from '../events/content-hash.js';
 import { composeId } from '../events/dedupe-key.js';
 import { eventFields } from '../events/event-fields.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { whsecKey } from '../signing/secret-key.js';
+import { whsecKey } from '../signing/mac.js';
 import { verifyToken } from '../signing/token.js';
 import type { SourceOptions } from '../source-options.js';
 import { verifyStandardWebhook } from '../standard-webhooks-source.js';

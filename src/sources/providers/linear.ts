@@ -4,7 +4,7 @@ import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { macProvider } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, minutes, seconds } from '../times.js';

@@ -1,11 +1,11 @@
 import { BodyReader } from '../../core/body.js';
 import { EventIdUnusable } from '../../core/errors.js';
-import { eventIdAt } from '../../core/event-id.js';
+import { eventIdAt } from '../../core/ids.js';
 import { contentHash } from '../events/content-hash.js';
 import { composeId } from '../events/dedupe-key.js';
 import { eventTime } from '../events/event-time.js';
 import { jsonItems } from '../events/json-items.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 
 /** The unit of an event: a message or status inside a change, or the change with all its content. */
 export type MetaEventUnit = 'item' | 'change';

@@ -9,9 +9,8 @@ import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventFields } from '../events/event-fields.js';
 import { claimTime, readJws } from '../signing/jws.js';
-import { verifyMac, type Mac } from '../signing/mac.js';
+import { verifyMac, type Mac, textKey } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { textKey } from '../signing/secret-key.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes } from '../times.js';
 

@@ -1,5 +1,5 @@
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs, single } from '../signing/signature-text.js';
 import { days, hours, seconds } from '../times.js';
 import { LEMON_SQUEEZY_TYPES, PADDLE_TYPES } from '../types/payments.types.js';

@@ -11,7 +11,7 @@ import {
   CertificateSource,
   type CertificateOptions,
 } from '../keys/certificate-source.js';
-import { decodeStrict } from '../signing/digest-text.js';
+import { decodeStrict } from '../signing/digest.js';
 import { verifies } from '../signing/public-key.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { signatureHeader } from '../signing/signature-text.js';

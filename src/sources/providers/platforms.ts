@@ -1,5 +1,5 @@
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs, single } from '../signing/signature-text.js';
 import { hours, minutes, seconds } from '../times.js';
 import { MUX_TYPES, WORKOS_TYPES } from '../types/platforms.types.js';

@@ -2,7 +2,7 @@ import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
 import { eventTime } from '../events/event-time.js';
-import { eventType } from '../events/received-event.js';
+import { eventType } from '../events/event-fields.js';
 import { basicCredentials, verifyBasicAuth } from '../signing/basic-auth.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import type { SourceOptions } from '../source-options.js';

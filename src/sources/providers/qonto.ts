@@ -1,7 +1,7 @@
 import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource } from '../define-source.js';
 import { macProvider } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs, single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';

@@ -5,7 +5,7 @@ import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
-import { decodeStrict } from '../signing/digest-text.js';
+import { decodeStrict } from '../signing/digest.js';
 import { matchKey, publicKeyFromText } from '../signing/public-key.js';
 import { signatureHeader } from '../signing/signature-text.js';
 import { signedTime } from '../signing/signed-time.js';

@@ -1,5 +1,5 @@
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { firstOf, single } from '../signing/signature-text.js';
 import { hours, seconds } from '../times.js';
 import { SHOPIFY_TYPES } from '../types/shopify.types.js';

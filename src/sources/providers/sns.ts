@@ -15,7 +15,7 @@ import {
   type CertificateOptions,
 } from '../keys/certificate-source.js';
 import { fetchText, type Fetch } from '../keys/fetch-text.js';
-import { decodeStrict } from '../signing/digest-text.js';
+import { decodeStrict } from '../signing/digest.js';
 import { verifyToken } from '../signing/token.js';
 import { checkJson, UnbelievedJson } from '../signing/unbelieved-body.js';
 import type { SourceOptions } from '../source-options.js';

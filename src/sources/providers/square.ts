@@ -1,9 +1,8 @@
 import type { SourceDefinition } from '../../core/options/source.js';
 import { checkOptionNames, defineSource, type Scheme } from '../define-source.js';
 import { eventFields } from '../events/event-fields.js';
-import { verifyMac, type Mac } from '../signing/mac.js';
+import { verifyMac, type Mac, textKey } from '../signing/mac.js';
 import { checkSecretText } from '../signing/secret-check.js';
-import { textKey } from '../signing/secret-key.js';
 import { signatureHeader } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { hours, seconds } from '../times.js';

@@ -1,5 +1,5 @@
 import { standardWebhooksSource } from '../standard-webhooks-source.js';
-import { textKey, whsecKey } from '../signing/secret-key.js';
+import { textKey, whsecKey } from '../signing/mac.js';
 import { days, hours, minutes, seconds } from '../times.js';
 import { RESEND_TYPES } from '../types/mail.types.js';
 import { POLAR_TYPES } from '../types/payments.types.js';

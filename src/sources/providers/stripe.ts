@@ -1,6 +1,6 @@
 import { defineSource, type Scheme } from '../define-source.js';
 import { macProvider } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { pairs } from '../signing/signature-text.js';
 import type { SourceFactory } from '../source-options.js';
 import { days, minutes } from '../times.js';

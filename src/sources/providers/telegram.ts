@@ -1,8 +1,8 @@
 import type { BodyReader } from '../../core/body.js';
-import { eventIdAt } from '../../core/event-id.js';
+import { eventIdAt } from '../../core/ids.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { defineSource, type Scheme } from '../define-source.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 import { checkSecretText } from '../signing/secret-check.js';
 import { presentedToken, verifyToken } from '../signing/token.js';
 import type { SourceOptions } from '../source-options.js';

@@ -1,9 +1,9 @@
 import type { BodyReader } from '../../core/body.js';
-import { eventId } from '../../core/event-id.js';
+import { eventId } from '../../core/ids.js';
 import type { WebhookRequest } from '../../core/request.js';
 import { contentHash } from '../events/content-hash.js';
 import { composeId } from '../events/dedupe-key.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 
 /**
  * Twilio names events by URL and fields alone. A status is no id: one call is `in-progress` for many requests. So the header

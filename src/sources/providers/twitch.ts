@@ -1,14 +1,14 @@
 import type { Answer } from '../../core/answer.js';
 import { BodyReader } from '../../core/body.js';
-import { eventId } from '../../core/event-id.js';
+import { eventId } from '../../core/ids.js';
 import type { WebhookRequest } from '../../core/request.js';
 import type { SourceDefinition } from '../../core/options/source.js';
 import { isChallenge, textAnswer } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { eventTime } from '../events/event-time.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 import { macScheme } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 import { minutes, seconds } from '../times.js';

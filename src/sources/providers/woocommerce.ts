@@ -2,7 +2,7 @@ import type { Answer } from '../../core/answer.js';
 import type { WebhookRequest } from '../../core/request.js';
 import { EMPTY_OK } from '../challenge.js';
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { signatureHeader, single } from '../signing/signature-text.js';
 import { minutes } from '../times.js';
 import { WOOCOMMERCE_TYPES } from '../types/payments.types.js';

@@ -6,10 +6,9 @@ import type { SourceDefinition } from '../../core/options/source.js';
 import { isToken, queryValue } from '../challenge.js';
 import { defineSource, type Scheme } from '../define-source.js';
 import { contentHash } from '../events/content-hash.js';
-import { eventType, type ReceivedEvent } from '../events/received-event.js';
+import { eventType, type ReceivedEvent } from '../events/event-fields.js';
 import { macScheme } from '../mac-source.js';
-import { digestOf } from '../signing/mac.js';
-import { textKey } from '../signing/secret-key.js';
+import { digestOf, textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import type { SourceOptions } from '../source-options.js';
 

@@ -1,6 +1,6 @@
 import { EMPTY_OK } from '../challenge.js';
 import { macSource } from '../mac-source.js';
-import { textKey } from '../signing/secret-key.js';
+import { textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import { hours, seconds } from '../times.js';
 

@@ -3,8 +3,7 @@ import { BodyReader } from '../../core/body.js';
 import type { WebhookRequest } from '../../core/request.js';
 import { isToken } from '../challenge.js';
 import { macSource } from '../mac-source.js';
-import { digestOf } from '../signing/mac.js';
-import { textKey } from '../signing/secret-key.js';
+import { digestOf, textKey } from '../signing/mac.js';
 import { single } from '../signing/signature-text.js';
 import { minutes, seconds } from '../times.js';
 

@@ -1,6 +1,6 @@
 import type { Verification } from '../../core/provider.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { decodeStrict } from './digest-text.js';
+import { decodeStrict } from './digest.js';
 import { verifyToken } from './token.js';
 
 /**

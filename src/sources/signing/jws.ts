@@ -1,6 +1,6 @@
 import { parseJson } from '../../core/body.js';
 import { SignatureRejection } from '../../core/errors.js';
-import { decodeStrict } from './digest-text.js';
+import { decodeStrict } from './digest.js';
 
 const MAX_TOKEN = 8192;
 

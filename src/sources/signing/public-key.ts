@@ -1,7 +1,7 @@
 import { createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
-import { decodeSecret } from './digest-text.js';
-import { refuseTooMany } from './secret-key.js';
+import { decodeSecret } from './digest.js';
+import { refuseTooMany } from './mac.js';
 
 /** DER of an Ed25519 SubjectPublicKeyInfo up to the 32 bytes of the key (RFC 8410). */
 const ED25519_SPKI = Buffer.from('302a300506032b6570032100', 'hex');

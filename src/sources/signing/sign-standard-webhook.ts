@@ -1,6 +1,6 @@
 import { createHmac, createPrivateKey, sign, type KeyObject } from 'node:crypto';
-import { decodeSecret } from './digest-text.js';
-import { whsecKey } from './secret-key.js';
+import { decodeSecret } from './digest.js';
+import { whsecKey } from './mac.js';
 
 const PRIVATE_PREFIX = 'whsk_';
 const SEED_BYTES = 32;

@@ -1,6 +1,6 @@
 import { SignatureRejection } from '../../core/errors.js';
 import type { Verification } from '../../core/provider.js';
-import { placeOf } from './constant-time.js';
+import { placeOf } from './digest.js';
 
 /**
  * The secret that a request presents as it is. Every secret is compared, found or not, in constant time.

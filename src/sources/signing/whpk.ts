@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { SignatureRejection } from '../../core/errors.js';
-import { decodeSecret, decodeStrict } from './digest-text.js';
+import { decodeSecret, decodeStrict } from './digest.js';
 import { ed25519Key, verifies } from './public-key.js';
 
 const PREFIX = 'whpk_';
