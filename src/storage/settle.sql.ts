@@ -25,7 +25,7 @@ const SETTLED = `
   )`;
 const KEPT = `
   kept AS (
-    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled WHERE $4::text IS NOT NULL
+    INSERT INTO webhook_outbox_data (outbox_id, result) SELECT id, $4::text FROM settled
         ON CONFLICT (outbox_id) DO UPDATE SET result = EXCLUDED.result
   )`;
 

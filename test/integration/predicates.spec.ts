@@ -1,14 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
+import { DecisionStore } from '../../src/storage/desk/decision.store.js';
+import { EffectStore } from '../../src/storage/desk/effect.store.js';
+import { ErasureStore } from '../../src/storage/desk/erasure.store.js';
+import { LeaseStore } from '../../src/storage/lease.store.js';
 import type { Lease } from '../../src/storage/leased-rows.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
+import { PauseStore } from '../../src/storage/pause.store.js';
 import { SettleStore } from '../../src/storage/settle.store.js';
+import { WatermarkStore } from '../../src/storage/watermark.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 
 // Each statement is asked beside rows that differ from the right one in one column: each of its conditions must tell them apart.
 
 const outbox = new OutboxStore();
 const settles = new SettleStore();
+const decisions = new DecisionStore();
+const effects = new EffectStore();
+const marks = new WatermarkStore();
+const pauses = new PauseStore();
+const jobs = new LeaseStore();
 const OWNER = randomUUID();
 const OTHER = randomUUID();
 const HOUR = 3_600_000;
@@ -96,6 +107,27 @@ describe.each(FENCED)('the fence of %s', (_, send) => {
     expect(await changed(() => send(wrong(leaseOf({ id }))))).toEqual([]);
     expect(await results()).toEqual([]);
     expect(await database.query(`SELECT FROM webhook_attempt`)).toEqual([]);
+  });
+});
+
+describe.each(FENCED.filter(([what]) => what !== 'a renewal'))('%s', (_, send) => {
+  it('waits for a transaction that takes the lease away, and is refused then', async () => {
+    const { id } = await add({ ...LEASED, kind: 'handler', event_id: 'e', rerun: { from: 'done' } });
+    const taking = database.dataSource.createQueryRunner();
+    await taking.startTransaction();
+    try {
+      await taking.query(`UPDATE webhook_outbox SET leased_by = $2, attempt = 3 WHERE id = $1`, [id, OTHER]);
+      const sent = send(leaseOf({ id }));
+      await waitsForLock();
+      await taking.commitTransaction();
+      await sent;
+    } finally {
+      if (taking.isTransactionActive) await taking.rollbackTransaction();
+      await taking.release();
+    }
+    expect(await everything()).toMatchObject([
+      { state: 'pending', leased_by: OTHER, attempt: 3, attempt_base: 0, begun_at: null },
+    ]);
   });
 });
 
@@ -461,6 +493,328 @@ describe('rows that a lease has made dead or parked', () => {
   it('are counted while they are dead, to a limit', async () => {
     for (const row of [DEAD, DEAD, DEAD, DONE, PARKED, FREE]) await add(row);
     expect([await outbox.countDead(manager, 10), await outbox.countDead(manager, 2)]).toEqual([3, 2]);
+  });
+});
+
+describe('a decision of a person', () => {
+  const ann = { by: 'ann', reason: 'to see' };
+  const ROWS: Readonly<Record<string, Record<string, unknown>>> = {
+    free: FREE,
+    begun: { ...FREE, begun_at: ago(HOUR) },
+    leased: LEASED,
+    handler: { ...FREE, kind: 'handler', event_id: 'e' },
+    route: { ...FREE, kind: 'handler', event_id: 'e', name: 'route' },
+    'effect of a route’s name': { ...FREE, name: 'route' },
+    parked: PARKED,
+    dead: DEAD,
+    'given up': { ...DEAD, reason: 'given-up' },
+    done: DONE,
+    erased: { ...DONE, state: 'erased' },
+  };
+  let ids: Map<string, string>;
+  beforeEach(async () => {
+    ids = new Map();
+    for (const [name, columns] of Object.entries(ROWS)) ids.set(name, (await add(columns)).id);
+  });
+  /** Names of the rows that `work` has changed. */
+  const decided = async (work: (all: string[]) => Promise<unknown>) => {
+    const rows = await changed(() => work([...ids.values()]));
+    return [...ids].filter(([, id]) => rows.includes(id)).map(([name]) => name);
+  };
+  /** As `decided`, of one row at a time. */
+  const oneByOne = async (work: (id: string) => Promise<unknown>) => {
+    const names: string[] = [];
+    for (const [name, id] of ids) {
+      const rows = await decided(() => work(id));
+      expect([[], [name]]).toContainEqual(rows);
+      names.push(...rows);
+    }
+    return names;
+  };
+
+  it('revives what is dead', async () => {
+    expect(await decided((all) => decisions.revive(manager, all, [], ann))).toEqual(['dead', 'given up']);
+  });
+
+  it('revives what it names, and has handlers of routes alone wait for their redelivery', async () => {
+    const of = { ...DEAD, event_id: 'e' };
+    const [handler, route, effect] = [
+      await add({ ...of, kind: 'handler' }),
+      await add({ ...of, kind: 'handler', name: 'route' }),
+      await add({ ...of, name: 'route' }),
+    ];
+    const asked = [handler.id, route.id, effect.id];
+    const revived = await changed(() => decisions.revive(manager, asked, [{ name: 'route', ms: HOUR }], ann));
+    expect(revived.toSorted()).toEqual(asked.toSorted());
+    const waiting = await database.query(
+      `SELECT id FROM webhook_outbox WHERE due_at > now() AND state = 'pending'`,
+    );
+    expect(waiting).toEqual([{ id: route.id }]);
+  });
+
+  it('revives what another person has revived meanwhile no second time', async () => {
+    const reviving = database.dataSource.createQueryRunner();
+    await reviving.startTransaction();
+    try {
+      await decisions.revive(reviving.manager, [ids.get('dead')!], [], ann);
+      const second = decisions.revive(manager, [ids.get('dead')!], [], ann);
+      await waitsForLock();
+      await reviving.commitTransaction();
+      expect(await second).toEqual([]);
+    } finally {
+      if (reviving.isTransactionActive) await reviving.rollbackTransaction();
+      await reviving.release();
+    }
+  });
+
+  it('gives up what is dead, once', async () => {
+    const all = [...ids.values()];
+    expect(await decisions.giveUp(manager, all, ann)).toMatchObject([{ outbox: ids.get('dead') }]);
+    expect(await decisions.giveUp(manager, all, ann)).toEqual([]);
+    const other = await add(DEAD);
+    await add(DEAD);
+    expect(await changed(() => decisions.giveUp(manager, [other.id], ann))).toEqual([other.id]);
+  });
+
+  it('parks what waits, and no row of a route', async () => {
+    expect(await oneByOne((id) => decisions.park(manager, [id], ['route'], ann))).toEqual([
+      'free',
+      'begun',
+      'handler',
+      'effect of a route’s name',
+    ]);
+  });
+
+  it('decides what is parked', async () => {
+    expect(await oneByOne((id) => decisions.decide(manager, id, 'retry', ann))).toEqual(['parked']);
+    const ordered = await add({ ...PARKED, order_name: 'mail', order_key: 'k' });
+    await decisions.decide(manager, ordered.id, 'done', ann);
+    expect(
+      await database.query(`SELECT state, waits FROM webhook_outbox WHERE id = $1`, [ordered.id]),
+    ).toEqual([{ state: 'done', waits: false }]);
+  });
+
+  it('calls back effects that wait and have not begun', async () => {
+    expect(await oneByOne((id) => effects.cancel(manager, id))).toEqual(['free', 'effect of a route’s name']);
+    expect(await effects.cancel(manager, randomUUID())).toBeUndefined();
+    expect(await effects.cancel(manager, ids.get('handler')!)).toBeUndefined();
+    expect(await effects.cancel(manager, ids.get('done')!)).toMatchObject({
+      state: 'done',
+      isCancelled: false,
+    });
+  });
+
+  it('tells the turn of a row that was called back, and none of one that waited for it', async () => {
+    const of = { ...FREE, order_name: 'mail', order_key: 'k' };
+    const [first, second] = [await add(of), await add({ ...of, waits: true })];
+    expect(await effects.cancel(manager, second.id)).toMatchObject({ isCancelled: true, turn: undefined });
+    expect(await effects.cancel(manager, first.id)).toMatchObject({ turn: { name: 'mail', key: 'k' } });
+  });
+
+  it('is previewed and followed of the rows that it names', async () => {
+    const dead = ids.get('dead')!;
+    await add({ ...DONE, name: 'of dead', parent_id: dead });
+    await add({ ...FREE, name: 'of dead', parent_id: dead });
+    await add({ ...DONE, name: 'of done', parent_id: ids.get('done') });
+    expect(await decisions.previewRevive(manager, [dead, ids.get('done')!])).toEqual([
+      { name: 'mail', runs: true, rows: 1 },
+      { name: 'of dead', runs: false, rows: 1 },
+    ]);
+    const failed = await add({ ...FREE, error: 'once' });
+    const asked = [dead, ids.get('given up')!, ids.get('done')!, failed.id];
+    expect(await decisions.progress(manager, asked)).toMatchObject([
+      { state: 'dead', rows: 2, error: 'e' },
+      { state: 'done', rows: 1, fingerprints: [], error: null },
+      { state: 'pending', rows: 1, fingerprints: [], error: null },
+    ]);
+    expect([...(await decisions.states(manager, [dead])).keys()]).toEqual([dead]);
+  });
+});
+
+describe('an effect that is enqueued', () => {
+  const fresh = (columns = {}) => ({
+    id: randomUUID(),
+    name: 'mail',
+    firstName: 'mail',
+    key: '',
+    payload: Buffer.from('1'),
+    ...columns,
+  });
+
+  it('is found by its key, outside of any run alone', async () => {
+    await add({ ...FREE, kind: 'handler', event_id: 'e', order_name: 'mail', key: 'k' });
+    const row = fresh({ key: 'k' });
+    await effects.enqueue(manager, [
+      fresh(),
+      fresh({ key: 'k', parentId: randomUUID() }),
+      fresh({ key: 'k', parentId: randomUUID(), orderKey: 'o' }),
+      fresh({ key: 'other' }),
+      fresh({ key: 'k', firstName: 'print' }),
+      row,
+    ]);
+    expect(await effects.idOfKey(manager, ['mail'], 'k')).toBe(row.id);
+    expect(await effects.idOfKey(manager, ['mail'], 'none')).toBeUndefined();
+    await add({ ...FREE, order_name: 'mail', order_key: 'o' });
+    expect(await effects.idOfKey(manager, ['mail'], '')).toBeUndefined();
+    expect(await effects.findPresent(manager, [row.id, randomUUID()])).toEqual(new Set([row.id]));
+    const named = await database.query(
+      `SELECT count(*)::int AS n FROM webhook_outbox WHERE order_name IS NULL AND kind = 'effect'`,
+    );
+    expect(named).toEqual([{ n: 2 }]);
+  });
+
+  it('has its payload compared, and another one noted on it alone', async () => {
+    const [row, beside] = [fresh(), fresh()];
+    await effects.enqueue(manager, [beside, row]);
+    expect(await effects.findExisting(manager, [row.id], Buffer.from('1'))).toEqual({
+      id: row.id,
+      otherPayload: false,
+    });
+    const noted = () =>
+      database.query<{ id: string }>(
+        `SELECT outbox_id AS id FROM webhook_outbox_data WHERE other_payload_sha256 IS NOT NULL`,
+      );
+    expect(await noted()).toEqual([]);
+    expect(await effects.findExisting(manager, [row.id], Buffer.from('2'))).toEqual({
+      id: row.id,
+      otherPayload: true,
+    });
+    expect(await noted()).toEqual([{ id: row.id }]);
+    expect(await effects.findExisting(manager, [randomUUID()], Buffer.from('1'))).toBeUndefined();
+  });
+});
+
+describe('a mark, a pause and a job', () => {
+  const mark = { handler: 'h', source: 's', tenant: 't', key: 'k' };
+
+  it('a mark is raised by the same time or a later one, and not beyond a day ahead', async () => {
+    const at = ago(HOUR);
+    const raise = (time: Date) => marks.raise(manager, mark, time);
+    expect([
+      await raise(at),
+      await raise(at),
+      await raise(ago(2 * HOUR)),
+      await raise(ago(-25 * HOUR)),
+    ]).toEqual(['newest', 'newest', 'stale', 'future']);
+    expect([await raise(ago(HOUR / 2)), await raise(ago(-23 * HOUR)), await raise(ago(0))]).toEqual([
+      'newest',
+      'newest',
+      'stale',
+    ]);
+    await database.query('TRUNCATE webhook_watermark');
+  });
+
+  it('a pause is ended under its kind and its names', async () => {
+    for (const [kind, name] of [
+      ['source', 'b'],
+      ['source', 'a'],
+      ['effect', 'a'],
+    ] as const)
+      expect(await pauses.pause(manager, kind, name, 'ann', 'to see')).toBe(true);
+    const listed = async () => (await pauses.list(manager)).map(({ kind, name }) => `${kind} ${name}`);
+    expect(await listed()).toEqual(['effect a', 'source a', 'source b']);
+    expect(await pauses.resume(manager, 'source', ['a', 'c'])).toBe(true);
+    expect(await listed()).toEqual(['effect a', 'source b']);
+    expect(await pauses.resume(manager, 'handler', ['a', 'b'])).toBe(false);
+    await database.query('TRUNCATE webhook_pause');
+  });
+
+  it('a job is of one owner until it ends or is given back by that one', async () => {
+    const take = (name: string, owner: string, ms = HOUR) => jobs.take(manager, name, owner, ms);
+    expect([await take('one', OWNER), await take('one', OTHER), await take('one', OWNER, 0)]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+    expect([await take('one', OTHER), await take('two', OTHER), await take('one', OWNER)]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    await jobs.giveBack(manager, 'one', OWNER);
+    expect(await take('one', OWNER)).toBe(false);
+    await jobs.giveBack(manager, 'one', OTHER);
+    expect([await take('two', OWNER), await take('one', OWNER)]).toEqual([false, true]);
+    await database.query('TRUNCATE webhook_lease');
+  });
+});
+
+describe('an erasure', () => {
+  const store = new ErasureStore();
+  const key = { source: 's', tenant: 't', eventId: 'e' };
+  const claims = () =>
+    database.query<{ of: string; erased: boolean; body: string | null }>(
+      `SELECT source || tenant || event_id AS of, erased_at IS NOT NULL AS erased, body FROM webhook_claim`,
+    );
+  beforeEach(() =>
+    database.query(`
+      WITH claims AS (
+        INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers, body, body_sha256)
+        SELECT source, tenant, event_id, ('0199000' || row_number() OVER () - 1 || '-0000-7000-8000-000000000000')::uuid, 1, 'x', 'delivery', '', '[]', 'b', 'b'
+          FROM unnest(ARRAY['s', 'x']) source, unnest(ARRAY['t', 'y']) tenant, unnest(ARRAY['e', 'z']) event_id
+        RETURNING *
+      ), conflicts AS (
+        INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256, body, headers)
+        SELECT source, tenant, event_id, 'other-bytes', 'c', 'c', '[]' FROM claims
+      ), payload_values AS (
+        INSERT INTO webhook_payload_value (source, path, value, claim_id) SELECT source, 'p', 'v', id FROM claims
+      ), rows AS (
+        INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
+        SELECT overlay(id::text PLACING '8' FROM 15)::uuid, 'handler', source || tenant || event_id, source, tenant, event_id FROM claims
+        RETURNING id
+      ), data AS (
+        INSERT INTO webhook_outbox_data (outbox_id, payload, result) SELECT id, 'p', 'r' FROM rows
+      )
+      INSERT INTO webhook_attempt (outbox_id, attempt, outcome, error) SELECT id, 1, 'retry', 'e' FROM rows`),
+  );
+  afterEach(() => database.query('TRUNCATE webhook_conflict, webhook_payload_value'));
+
+  it('is of one event: its claim, its conflicts and its values', async () => {
+    await store.eraseClaim(manager, key, 'ann', 'asked');
+    const whole = (await claims()).filter(({ erased, body }) => !erased && body !== null).map(({ of }) => of);
+    expect(whole.toSorted()).toEqual(['stz', 'sye', 'syz', 'xte', 'xtz', 'xye', 'xyz']);
+    const [{ conflicts } = {}] = await database.query(
+      `SELECT array_agg(source || tenant || event_id) AS conflicts FROM webhook_conflict WHERE body IS NULL AND headers IS NULL`,
+    );
+    expect(conflicts).toEqual(['ste']);
+    const [{ kept } = {}] = await database.query(`SELECT count(*)::int AS kept FROM webhook_payload_value`);
+    expect(kept).toBe(7);
+  });
+
+  it('finds its claim and rows, and erases what it names', async () => {
+    await store.eraseClaim(manager, { source: 'x', tenant: 'y', eventId: 'z' }, 'ann', 'asked');
+    const erased = async (source: string, tenant: string, eventId: string) =>
+      store.lockClaim(manager, { source, tenant, eventId });
+    expect([await erased('x', 'y', 'z'), await erased('s', 't', 'e')]).toEqual([true, false]);
+    for (const [source, tenant, eventId] of [
+      ['s', 'y', 'z'],
+      ['x', 't', 'z'],
+      ['x', 'y', 'e'],
+    ] as const)
+      expect(await erased(source, tenant, eventId)).toBe(false);
+    expect(await erased('s', 't', 'none')).toBeUndefined();
+    const rows = await store.lockRows(manager, key);
+    expect(rows).toMatchObject([{ name: 'ste', state: 'pending' }]);
+    const ids = rows.map((row) => row.id);
+    expect(await changed(() => store.eraseRows(manager, ids))).toEqual(ids);
+    await store.eraseData(manager, ids);
+    const left = await database.query(
+      `SELECT count(payload)::int AS data, (SELECT count(error)::int FROM webhook_attempt) AS errors FROM webhook_outbox_data`,
+    );
+    expect(left).toEqual([{ data: 7, errors: 7 }]);
+  });
+
+  it.each([
+    ['its claim', (on: EntityManager) => store.lockClaim(on, key), 'webhook_claim'],
+    ['its rows', (on: EntityManager) => store.lockRows(on, key), 'webhook_outbox'],
+  ])('locks %s', async (_, lock, table) => {
+    await manager.transaction(async (on) => {
+      await lock(on);
+      const free = await database.query(
+        `SELECT FROM ${table} WHERE source = 's' AND tenant = 't' AND event_id = 'e' FOR UPDATE SKIP LOCKED`,
+      );
+      expect(free).toEqual([]);
+    });
   });
 });
 

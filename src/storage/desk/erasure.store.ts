@@ -64,7 +64,7 @@ export class ErasureStore {
          SELECT id FROM webhook_claim WHERE source = $1 AND tenant = $2 AND event_id = $3
        ), conflicts AS (
          UPDATE webhook_conflict SET body = NULL, headers = NULL
-          WHERE source = $1 AND tenant = $2 AND event_id = $3 AND (body IS NOT NULL OR headers IS NOT NULL)
+          WHERE source = $1 AND tenant = $2 AND event_id = $3
        ), found_by AS (
          DELETE FROM webhook_payload_value v USING claim WHERE v.claim_id = claim.id
        )

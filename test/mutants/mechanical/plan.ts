@@ -55,7 +55,7 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/lease.store',
     kinds: SQL,
-    specs: integration('jobs', 'startup-reconciler', 'operator.alerts'),
+    specs: integration('predicates', 'jobs', 'startup-reconciler', 'operator.alerts'),
   },
   {
     files: 'src/storage/outbox',
@@ -68,7 +68,11 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/pause',
     kinds: SQL,
-    specs: [...e2e('pauses'), ...integration('pause-deliveries', 'renaming', 'operator.actions')],
+    specs: [
+      ...integration('predicates'),
+      ...e2e('pauses'),
+      ...integration('pause-deliveries', 'renaming', 'operator.actions'),
+    ],
   },
   {
     files: 'src/storage/pending',
@@ -93,7 +97,11 @@ export const AREAS: readonly Area[] = [
   },
   { files: 'src/storage/postgres/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
   { files: 'src/storage/turn', kinds: SQL, specs: integration('order', 'turn-plans', 'two-relays') },
-  { files: 'src/storage/watermark', kinds: SQL, specs: integration('handler-options', 'order') },
+  {
+    files: 'src/storage/watermark',
+    kinds: SQL,
+    specs: integration('predicates', 'handler-options', 'order'),
+  },
   { files: 'src/storage/desk/', kinds: SQL, specs: DESK },
   {
     files: 'src/storage/desk/dead',
@@ -103,10 +111,14 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/desk/decision',
     kinds: SQL,
-    specs: integration('operator.actions', 'doubt', 'order', 'model'),
+    specs: integration('predicates', 'operator.actions', 'doubt', 'order', 'model'),
   },
-  { files: 'src/storage/desk/effect', kinds: SQL, specs: integration('effects', 'renaming', 'new-effects') },
-  { files: 'src/storage/desk/erasure', kinds: SQL, specs: integration('erasure') },
+  {
+    files: 'src/storage/desk/effect',
+    kinds: SQL,
+    specs: integration('predicates', 'effects', 'renaming', 'new-effects'),
+  },
+  { files: 'src/storage/desk/erasure', kinds: SQL, specs: integration('predicates', 'erasure') },
   { files: 'src/storage/desk/rejection', kinds: SQL, specs: integration('operator.rejections', 'retention') },
   {
     files: 'src/storage/desk/replay',

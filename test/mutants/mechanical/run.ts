@@ -66,8 +66,6 @@ function spread(faults: readonly Fault[], count: number): Fault[] {
 class Trials {
   /** Whether a spec, or one test of it, passes without a fault. */
   private readonly sound = new Map<string, boolean>();
-  /** By file: the spec that has noticed its last fault. */
-  private readonly latest = new Map<string, string>();
 
   constructor(private readonly copy: Copy) {}
 
@@ -77,7 +75,7 @@ class Trials {
     const text = await this.copy.read(file);
     const texts = new Map([[file, text.slice(0, start) + replace + text.slice(end)]]);
     const withFault: Run = (spec, test) => this.copy.with(texts, () => this.copy.end(spec, test));
-    const specs = this.inOrder(fault, before);
+    const specs = inOrder(fault, before);
     if (await this.isCaughtAsBefore(before, specs, withFault))
       return this.caught(file, before!.by, before!.test);
     for (const spec of specs) {
@@ -91,14 +89,6 @@ class Trials {
       console.log(`failed once, and not again: ${fault.name}: ${spec} '${first.test}'`);
     }
     return this.hashed(file, { outcome: 'survived', by: `none of ${specs.length} specs` });
-  }
-
-  /** The spec that has noticed this fault, or else the last one of its file, goes first. */
-  private inOrder({ file }: Fault, before: Result | undefined): string[] {
-    const { specs } = areaOf(file)!;
-    const likely = [before?.by, this.latest.get(file)];
-    const rank = (spec: string) => (likely.includes(spec) ? likely.indexOf(spec) : likely.length);
-    return specs.toSorted((a, b) => rank(a) - rank(b));
   }
 
   private async isCaughtAsBefore(
@@ -120,7 +110,6 @@ class Trials {
   }
 
   private caught(file: string, by: string, test: string | undefined): Result {
-    this.latest.set(file, by);
     return this.hashed(file, { outcome: 'caught', by, ...(test !== undefined && { test }) });
   }
 
@@ -128,6 +117,12 @@ class Trials {
   private hashed(file: string, result: Omit<Result, 'hashes'>): Result {
     return { ...result, hashes: hashesOf(file, result, this.copy.dir) };
   }
+}
+
+/** The spec that has noticed this fault before goes first. */
+function inOrder({ file }: Fault, before: Result | undefined): string[] {
+  const { specs } = areaOf(file)!;
+  return [...specs.filter((spec) => spec === before?.by), ...specs.filter((spec) => spec !== before?.by)];
 }
 
 type Run = (spec: string, test?: string) => Promise<SpecEnd>;
