@@ -138,6 +138,8 @@ describe.each(ADAPTERS)('the verdict over HTTP on %s', (adapter) => {
           relay: false,
           reconcile: false,
           retention: false,
+          // A claim that a slow machine is late with says nothing of its vector.
+          claimTimeout: '30s',
         },
         controllers: vectors.filter(signsItsUrl).map(ownRoute),
       });
