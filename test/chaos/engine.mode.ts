@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { startNats, startRabbitmq, startRedis } from '../support/engines.js';
+import { TcpProxy } from '../support/tcp-proxy.js';
 import { checkEngine, type EngineTables } from './check/engine.js';
 import type { Ground, ModeReport } from './modes.js';
 import type { ChaosOptions } from './options.js';
@@ -12,9 +13,10 @@ import { Provider } from './play/provider.js';
 import { ChaosSink } from './play/sink.js';
 import { ENGINE_EFFECTS } from './receiver/engine.js';
 import { createStageDatabase } from './support/stage-database.js';
-import { sleepUntil } from './support/sleep-until.js';
+import { untilNoneLeft } from './support/sleep-until.js';
 
-const DRAIN_MS = 300_000;
+/** Without a further effect that has ended. The longest delay between two attempts is shorter. */
+const STALL_MS = 120_000;
 const STARTERS = { bullmq: startRedis, nats: startNats, rabbitmq: startRabbitmq } as const;
 const RELAYS = 2;
 const CONSUMERS = 2;
@@ -25,6 +27,7 @@ export async function playEngine(
   { databaseUrl, program, compile, say }: Ground,
 ): Promise<ModeReport> {
   const engine = await STARTERS[name!]();
+  const network = await TcpProxy.start(engine.url);
   const consumersUrl = await createStageDatabase(databaseUrl, `chaos_${seed}_consumers`);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
@@ -33,7 +36,7 @@ export async function playEngine(
     sent: new Log<Sent>(join(dir, LOGS.provider)),
   };
   const sink = await ChaosSink.start(logs.sink, LEASE_MS / 2);
-  const env = () => ({ ENGINE: name!, ENGINE_URL: engine.url });
+  const env = () => ({ ENGINE: name!, ENGINE_URL: network.url });
   const common = { adapter, dir, sinkUrl: sink.url, env };
   const fleets: Fleet[] = [];
   try {
@@ -50,8 +53,8 @@ export async function playEngine(
     fleets.push(consumers);
     const count = stages.reduce((sum, stage) => sum + stage.events, 0);
     const provider = new Provider(planOf(seed, 0, count).events, () => relays.next(), logs.sent);
-    const told = await engineFaults({ relays, consumers, engine, provider, seed, say });
-    await sleepUntil(async () => (await owed(client)) === 0, DRAIN_MS);
+    const told = await engineFaults({ relays, consumers, engine, network, provider, seed, say });
+    await untilNoneLeft(() => owed(client), STALL_MS);
     await Promise.all(fleets.map((fleet) => fleet.stop()));
     await Promise.all([logs.sink.close(), logs.sent.close()]);
     const verdict = checkEngine(
@@ -67,6 +70,7 @@ export async function playEngine(
     await Promise.all(fleets.map((fleet) => fleet.stop()));
     sink.stop();
     await client.end();
+    await network.stop();
     await engine.stop();
   }
 }

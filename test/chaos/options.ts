@@ -37,8 +37,8 @@ Instead of faults:
   --rolling  two versions of the application restarted in turn while events flow
   --races    settles race against enqueues, added handlers, replays, redeliveries and late results of frozen processes; in the
              middle an additive migration is applied, and builds from before and after it run side by side
-  --engine   effects go to this engine: relays and consumers are killed, consumers are frozen, and the broker is killed and started
-             again, while events flow; the server must be installed
+  --engine   effects go to this engine: relays and consumers are killed, consumers are frozen, the broker is killed and started again,
+             and the network to it is cut, while events flow; the server must be installed
   --attack   nested, slow, unfinished, oversized, compressed and flooding senders whom nobody believes beside valid deliveries, on
              both adapters: answers, rows, log lines and level memory
   --soak     events at one rate while retention deletes as many, a snapshot pinned for a tenth of the time: memory, tables,

@@ -29,6 +29,8 @@ const WITHOUT_LIMIT = 2 ** 31 - 1;
 const AGAIN_MS = 1_000;
 /** BullMQ waits without end for a connection that it has had before. */
 const ANSWER_MS = 10_000;
+/** A connection that owes an answer for so long is given up. A worker's blocking command lasts 10 s. */
+const SILENT_MS = 15_000;
 const READY_MS = 1_000;
 const CLOSE_MS = 6_000;
 const REPORTS_AT_ONCE = 20;
@@ -114,6 +116,11 @@ class BullmqTransport implements EffectTransport {
     return this.options.name ?? 'webhook-inbox';
   }
 
+  private get connection(): ConnectionOptions {
+    const { connection } = this.options;
+    return isConnection(connection) ? connection : { socketTimeout: SILENT_MS, ...connection };
+  }
+
   private get reports(): string {
     return `${this.base}-reports`;
   }
@@ -125,7 +132,8 @@ class BullmqTransport implements EffectTransport {
   private queue(name: string): Queue {
     let queue = this.queues.get(name);
     if (queue === undefined) {
-      const { connection, prefix } = this.options;
+      const { prefix } = this.options;
+      const { connection } = this;
       // A command that waits for a connection would be sent after the relay has given it up.
       const failing = isConnection(connection) ? connection : { ...connection, enableOfflineQueue: false };
       queue = new Queue(name, { connection: failing, prefix });
@@ -144,7 +152,8 @@ class BullmqTransport implements EffectTransport {
     await Promise.all(queues.map((name) => endsWithin(this.queue(name).waitUntilReady(), READY_MS)));
     const work = new BullmqWork(handle, new Runs(concurrency, this.trouble.tell));
     const lockDuration = toMs(this.options.lock ?? '30s')!;
-    const { connection, prefix } = this.options;
+    const { prefix } = this.options;
+    const { connection } = this;
     for (const name of queues) {
       const worker = new Worker<T>(name, (job, token) => work.run(job, token), {
         connection,

@@ -178,7 +178,7 @@ class NatsTransport implements EffectTransport {
     const connection = await connect({
       name: this.stream,
       timeout: ANSWER_MS,
-      pingInterval: 10_000,
+      pingInterval: 5_000,
       reconnectTimeWait: 500,
       noAsyncTraces: true,
       ...this.options.connection,

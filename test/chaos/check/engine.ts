@@ -41,6 +41,7 @@ export function checkEngine(
   ];
 
   const done = tables.effects.filter(({ state }) => state === 'done').map(({ id }) => id);
+  const settled = new Set(done);
   const consumed = new Set(tables.consumed);
   blame(
     'effects that are not done',
@@ -56,7 +57,7 @@ export function checkEngine(
   );
   blame(
     'done by a consumer, and not in the outbox',
-    tables.consumed.filter((id) => !new Set(done).has(id)),
+    tables.consumed.filter((id) => !settled.has(id)),
   );
 
   const idempotent = logs.calls.filter(({ sink }) => sink === 'idempotent');

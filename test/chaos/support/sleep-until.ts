@@ -14,3 +14,13 @@ export async function waitUntil(condition: () => boolean, ms: number, otherwise:
     await sleep(20);
   }
 }
+
+/** Waits until nothing is left, and no longer than so many milliseconds in which no less is left than before. */
+export async function untilNoneLeft(count: () => Promise<number>, stallMs: number): Promise<void> {
+  let least = Infinity;
+  let since = performance.now();
+  for (let left = await count(); left > 0 && performance.now() < since + stallMs; left = await count()) {
+    if (left < least) [least, since] = [left, performance.now()];
+    await sleep(100);
+  }
+}
