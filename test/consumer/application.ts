@@ -113,8 +113,8 @@ describe('webhooks', () => {
       expect(await deliver(app, 'stripe', given)).toEqual({ kind: 'ok' });
       await runDue(app);
       const query = (sql: string) => app.get(DataSource).query(sql);
-      expect(await query("SELECT count(*)::int AS invoices FROM invoice WHERE id LIKE '%" + id + "'")).toEqual([{ invoices: 2 }]);
-      const rows = await query("SELECT state FROM webhook_outbox WHERE name = 'stripe/Billing.paid' AND event_id LIKE '%" + id + "'");
+      expect(await query("SELECT count(*)::int AS invoices FROM invoice WHERE id IN ('in_" + id + "', 'in_given_" + id + "')")).toEqual([{ invoices: 2 }]);
+      const rows = await query("SELECT state FROM webhook_outbox WHERE name = 'stripe/Billing.paid' AND event_id IN ('evt_" + id + "', 'evt_given_" + id + "')");
       expect(rows).toEqual([{ state: 'done' }, { state: 'done' }]);
     } finally {
       await app.close();

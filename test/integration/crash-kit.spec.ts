@@ -112,6 +112,18 @@ it('finds nothing in a handler that can run again, at any of its steps', async (
   expect(sink.requests.length).toBeGreaterThan(steps.length);
 });
 
+it('takes nothing for the event’s that a new handler does for events of an earlier test', async () => {
+  await crashing(Good);
+  @Injectable()
+  class Added {
+    @OnWebhook<Paid>('awardee', 'invoice.paid', { name: 'added' })
+    async paid({ payload }: Event, { manager }: HandlerContext) {
+      await manager.query(NOTE, [`added ${payload.invoice}`]);
+    }
+  }
+  expect((await crashing(Added)).steps).toContain('a crash before commit 1');
+});
+
 const upsert = (event: Event, { manager }: HandlerContext) => manager.query(PAID, [event.payload.invoice]);
 
 it.each<[string, Type, string, string]>([

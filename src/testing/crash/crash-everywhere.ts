@@ -2,10 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { INestApplicationContext } from '@nestjs/common';
 import { InputRefused } from '../../core/errors.js';
+import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { withTimeLimit } from '../../core/time/waits.js';
+import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { StartupReconciler } from '../../inbox/catch-up/startup.reconciler.js';
 import { Replays } from '../../operator/replay/replays.js';
 import { TestKitStore } from '../../storage/testing/test-kit.store.js';
-import { runDue } from '../due-work.js';
+import { drain, runDue } from '../due-work.js';
 import { CrashPlan, type When } from './crash-plan.js';
 import { CrashingApp, type CalledEffect } from './crashing-app.js';
 import { differences, varyingColumns, type Columns } from './differences.js';
@@ -102,6 +105,7 @@ class Trials {
 
   async run(): Promise<CrashReport> {
     this.calls.start();
+    await this.finishEarlier();
     const first = await this.undisturbed();
     const points = [...this.plan.passed];
     const expected = await this.undisturbed();
@@ -123,6 +127,16 @@ class Trials {
   async end(): Promise<void> {
     this.calls.stop();
     for (const app of [...this.crashed, this.current]) await app?.end();
+  }
+
+  /**
+   * Finishes what earlier tests have left for this application. At boot the reconciler gives events of the last minutes to handlers that are
+   * new. Their runs would be taken for work of the event.
+   */
+  private async finishEarlier(): Promise<void> {
+    const { app } = await this.running();
+    if (app.get<ResolvedOptions>(WEBHOOKS_OPTIONS).reconcile) await app.get(StartupReconciler).reconcile();
+    await drain(app, MAX_DUE_MS);
   }
 
   /** An event without a crash. */
