@@ -168,15 +168,23 @@ export async function startNats(): Promise<Engine> {
 /** The server itself: the program in the path refuses other users than its own, and changes to that one as root. */
 const RABBITMQ = '/usr/lib/rabbitmq/bin/rabbitmq-server';
 
-/** RabbitMQ: one node, with the name service of Erlang that it needs on a port of its own. */
-export async function startRabbitmq(): Promise<Engine> {
+/**
+ * RabbitMQ: one node, with the name service of Erlang that it needs on a port of its own.
+ * @param settings more lines of rabbitmq.conf
+ * @param erl more arguments of Erlang, for settings that the file cannot have
+ */
+export async function startRabbitmq(settings: readonly string[] = [], erl = ''): Promise<Engine> {
   const [port, folder, epmd] = [await freePort(), folderOf('rabbitmq'), await startEpmd()];
   const config = join(folder, 'rabbitmq');
   writeFileSync(
     `${config}.conf`,
-    [`listeners.tcp.1 = 127.0.0.1:${port}`, 'disk_free_limit.absolute = 10MB', 'log.console = true', ''].join(
-      '\n',
-    ),
+    [
+      `listeners.tcp.1 = 127.0.0.1:${port}`,
+      'disk_free_limit.absolute = 10MB',
+      'log.console = true',
+      ...settings,
+      '',
+    ].join('\n'),
   );
   writeFileSync(join(folder, 'plugins'), '[].\n');
   const env = {
@@ -192,7 +200,7 @@ export async function startRabbitmq(): Promise<Engine> {
     RABBITMQ_LOG_BASE: join(folder, 'logs'),
     RABBITMQ_LOGS: '-',
     // Its schedulers would wait for work in a loop, and the tests need the processor.
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none',
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none ${erl}`,
   };
   return started(
     new Engine(
