@@ -42,6 +42,22 @@ function serverSeconds(postmaster: number): number {
   }
 }
 
+/** Seconds of CPU of a process group, by the id of its leader: RabbitMQ is started by a script. */
+export function secondsOfGroup(leader: number): number {
+  const isOfGroup = (pid: number) => {
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2]) === leader;
+    } catch {
+      return false;
+    }
+  };
+  const pids = readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => pid > 0);
+  return pids.filter(isOfGroup).reduce((sum, pid) => sum + secondsOf(pid), 0);
+}
+
 export interface Processes {
   readonly node: readonly number[];
   readonly postmaster: number;

@@ -39,6 +39,11 @@ export class Engine {
     private readonly release: () => Promise<void> = async () => undefined,
   ) {}
 
+  /** Of its process, which leads a group of its own. */
+  get pid(): number {
+    return this.child!.pid!;
+  }
+
   /**
    * Starts it, or starts it again on the same port with the same data. Resolves when it serves.
    * @throws Error with the remedy where it is missing, or the end of its log where it ends
