@@ -141,7 +141,7 @@ export const CONFLICTS = `
      GROUP BY source, tenant, event_id, body_sha256
   ), whole AS MATERIALIZED (
     SELECT c.source, c.tenant, c.event_id
-      FROM (SELECT DISTINCT source, tenant, event_id FROM given ORDER BY source, tenant, event_id) g
+      FROM (SELECT DISTINCT source, tenant, event_id FROM given) g
      CROSS JOIN LATERAL (
        SELECT source, tenant, event_id FROM webhook_claim
         WHERE source = g.source AND tenant = g.tenant AND event_id = g.event_id AND body IS NOT NULL

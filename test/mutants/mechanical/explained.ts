@@ -27,6 +27,19 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'an order of locks, against deadlocks: PostgreSQL ends one, and a test would need two statements between two of their locks',
   },
   {
+    names:
+      /claim\.sql\.ts (?:(?:CLAIMED|CLAIM|CONFLICTS): turned round ORDER BY (?:nth|g\.source)|DUPLICATES: turned round ORDER BY (?:source|id)\b)/,
+    why: 'an order of locks and keys: turned round it is still one order for all statements, and none of them deadlocks',
+  },
+  {
+    names: /ADVANCE_TENANTS: without (?:AND \$\{DUE\}|AND \$\{UNLEASED\} \(2\))$/,
+    why: 'asked again under the lock, of a row that another transaction changed since the statement began: no test can be between',
+  },
+  {
+    names: /(?:DUPLICATES|ADVANCE_TENANTS): without LIMIT 1$|RECENT: without AND c\.received_at >= /,
+    why: 'said already by the primary key, or by the comparison beside it: the words let the planner see it',
+  },
+  {
     names: /effect\.store\.ts EXISTING: without LIMIT 1/,
     why: 'the first row is taken; more than one would be rows of one effect under two names',
   },

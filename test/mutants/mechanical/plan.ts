@@ -49,7 +49,10 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/claim',
     kinds: SQL,
-    specs: [...integration('claim', 'group-commit', 'model'), ...e2e('conflicts', 'dedupe', 'own-retries')],
+    specs: [
+      ...integration('predicates.claims', 'claim', 'group-commit', 'model'),
+      ...e2e('conflicts', 'dedupe', 'own-retries'),
+    ],
   },
   { files: 'src/storage/event', kinds: SQL, specs: integration('operator', 'erasure') },
   {
@@ -77,7 +80,15 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/pending',
     kinds: SQL,
-    specs: integration('predicates', 'lease', 'backlog', 'operator.alerts', 'desk-plans', 'operator'),
+    specs: integration(
+      'predicates',
+      'predicates.turns',
+      'lease',
+      'backlog',
+      'operator.alerts',
+      'desk-plans',
+      'operator',
+    ),
   },
   { files: 'src/storage/record', kinds: SQL, specs: integration('business-record') },
   { files: 'src/storage/relay', kinds: SQL, specs: integration('operator.alerts', 'operator', 'telemetry') },
@@ -96,7 +107,11 @@ export const AREAS: readonly Area[] = [
     ),
   },
   { files: 'src/storage/postgres/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
-  { files: 'src/storage/turn', kinds: SQL, specs: integration('order', 'turn-plans', 'two-relays') },
+  {
+    files: 'src/storage/turn',
+    kinds: SQL,
+    specs: integration('predicates.turns', 'order', 'turn-plans', 'two-relays'),
+  },
   {
     files: 'src/storage/watermark',
     kinds: SQL,
