@@ -59,9 +59,11 @@ describe.each<[string, () => Promise<unknown>]>([
 ])('a turn that is %s', (_, send) => {
   it.each<[string, Record<string, unknown>]>([
     ['of another key', { ...LINE, order_key: 'l', name: 'print', order_name: 'print' }],
+    ['of another name', { ...LINE, order_name: 'print' }],
     ['due later', { ...LINE, due_at: ago(-HOUR) }],
     ['that is done', { ...HELD, state: 'done', settled_at: ago(HOUR) }],
     ['that is dead', DEAD],
+    ['that waited, and was called back', { ...LINE, state: 'cancelled', settled_at: ago(HOUR) }],
   ])('goes to a waiting row that is due, and to none %s', async (_what, decoy) => {
     await add({ ...decoy, ...((decoy['due_at'] as Date) < new Date() && { due_at: ago(3 * HOUR) }) });
     const right = await add({ ...LINE, due_at: ago(2 * HOUR) });
@@ -72,6 +74,11 @@ describe.each<[string, () => Promise<unknown>]>([
       [right],
     );
     expect(row).toEqual({ now: true });
+  });
+
+  it('goes to none that is due later', async () => {
+    await add({ ...LINE, due_at: ago(-HOUR) });
+    expect(await turned(send)).toEqual([]);
   });
 
   it('goes by the id where two were due at once', async () => {
@@ -122,6 +129,7 @@ describe('a turn', () => {
     ['parked', { ...HELD, state: 'parked', reason: 'in-doubt' }, true],
     ['given up', { ...DEAD, reason: 'given-up' }, false],
     ['done', { ...HELD, state: 'done', settled_at: ago(HOUR) }, false],
+    ['erased', { ...DEAD, state: 'erased' }, false],
     ['dead, of another key', { ...DEAD, order_key: 'l' }, false],
     ['dead, of another name', { ...DEAD, order_name: 'print' }, false],
   ])('of a name that is blocked is not given where a row is %s', async (_, beside, isHeld) => {
@@ -144,14 +152,24 @@ describe('a turn', () => {
   });
 
   it('is given to 500 keys at a time, in their order, and the next look begins behind them', async () => {
-    await database.query(
-      `INSERT INTO webhook_outbox (id, kind, name, order_name, order_key, waits)
-       SELECT gen_random_uuid(), 'effect', 'mail', 'mail', lpad(n::text, 4, '0'), true FROM generate_series(1, 501) n`,
-    );
-    const next = { name: 'mail', key: '0500' };
+    const keys = (count: number, key: string, waits: boolean, state = 'pending') =>
+      database.query(
+        `INSERT INTO webhook_outbox (id, kind, name, order_name, order_key, waits, state, settled_at)
+         SELECT gen_random_uuid(), 'effect', 'mail', 'mail', $2 || lpad(n::text, 4, '0'), $3, $4, CASE WHEN $4 <> 'pending' THEN now() END
+           FROM generate_series(1, $1) n`,
+        [count, key, waits, state],
+      );
+    // Keys of which no row waits are not looked at, before, between or behind the others.
+    for (const key of ['a', 'c']) {
+      await keys(500, key, false);
+      await keys(500, `${key}${key}`, true, 'cancelled');
+    }
+    for (let twice = 0; twice < 2; twice += 1) {
+      await keys(250, 'b', true);
+      await keys(251, 'd', true);
+    }
+    const next = { name: 'mail', key: 'd0250' };
     expect(await give()).toEqual({ given: 500, next });
-    const left = await database.query(`SELECT order_key FROM webhook_outbox WHERE waits`);
-    expect(left).toEqual([{ order_key: '0501' }]);
     expect(await give(['mail'], [], next)).toEqual({ given: 1, next: undefined });
   });
 

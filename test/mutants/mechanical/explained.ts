@@ -32,8 +32,13 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'an order of locks and keys: turned round it is still one order for all statements, and none of them deadlocks',
   },
   {
-    names: /ADVANCE_TENANTS: without (?:AND \$\{DUE\}|AND \$\{UNLEASED\} \(2\))$/,
+    names:
+      /turn\.sql\.ts (?:FREE: without (?:WHERE|AND) o\.(?:state|waits)|ADVANCE_TENANTS: without AND \$\{(?:DUE\}|UNLEASED\} \(2\))$)/,
     why: 'asked again under the lock, of a row that another transaction changed since the statement began: no test can be between',
+  },
+  {
+    names: /GIVE_TURNS: without (?:LIMIT 1 \([34]\)|AND o\.waits)$/,
+    why: 'of a key one row has the turn, by a unique index, and of rows that hold it one or more do',
   },
   {
     names: /(?:DUPLICATES|ADVANCE_TENANTS): without LIMIT 1$|RECENT: without AND c\.received_at >= /,

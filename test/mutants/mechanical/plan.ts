@@ -140,7 +140,11 @@ export const AREAS: readonly Area[] = [
     kinds: SQL,
     specs: integration('replay', 'new-effects', 'order', 'renaming'),
   },
-  { files: 'src/storage/desk/retention', kinds: SQL, specs: integration('retention', 'retention-plans') },
+  {
+    files: 'src/storage/desk/retention',
+    kinds: SQL,
+    specs: integration('predicates.retention', 'retention', 'retention-plans'),
+  },
   { files: 'src/storage/desk/search', kinds: SQL, specs: integration('operator', 'desk-plans') },
   { files: 'src/storage/desk/stat', kinds: SQL, specs: integration('operator.alerts', 'operator') },
   {
