@@ -11,6 +11,7 @@ import {
   type Alert,
   type Secrets,
 } from '../../src/index.js';
+import { RequestHeaders } from '../../src/core/request.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { Watch } from '../../src/operator/watch.js';
 import { RejectionStore } from '../../src/storage/desk/rejection.store.js';
@@ -84,6 +85,21 @@ describe('rejections', () => {
     database = await createDatabase();
   });
   afterAll(() => database?.drop());
+
+  it.each([
+    [false, 1],
+    ['1d', 2],
+  ] as const)('are sampled once a second, and each where requests are kept: keep %s', async (keep, count) => {
+    const other = await start(OTHER_SECRET, keep);
+    try {
+      const request = { method: 'POST', url: '/', headers: RequestHeaders.from({}), rawBody: Buffer.of() };
+      const rejections = other.get(Rejections);
+      for (let nth = 0; nth < 2; nth += 1) rejections.add('acme', 'wrong-signature', '', request);
+      expect(rejections.takeSamples()).toHaveLength(count);
+    } finally {
+      await other.close();
+    }
+  });
 
   describe('explained', () => {
     beforeAll(async () => {

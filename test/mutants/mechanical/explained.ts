@@ -45,6 +45,14 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'said already by the primary key, or by the comparison beside it: the words let the planner see it',
   },
   {
+    names: /raw-body\.installer\.ts checkOrder: < becomes <= in reader < parser/,
+    why: 'the reader is no body parser, so no layer is both',
+  },
+  {
+    names: /arrival\.ts tick: >= becomes > in this\.ticks >= most/,
+    why: 'a limit that is looked at thirty times within bodyTimeout: a slow body may take one look more',
+  },
+  {
     names: /effect\.store\.ts EXISTING: without LIMIT 1/,
     why: 'the first row is taken; more than one would be rows of one effect under two names',
   },
