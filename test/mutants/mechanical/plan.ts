@@ -106,7 +106,11 @@ export const AREAS: readonly Area[] = [
       'failures',
     ),
   },
-  { files: 'src/storage/postgres/takeover', kinds: SQL, specs: ['test/crash/takeover.spec.ts'] },
+  {
+    files: 'src/storage/postgres/takeover',
+    kinds: SQL,
+    specs: [...integration('predicates.takeover'), 'test/crash/takeover.spec.ts'],
+  },
   {
     files: 'src/storage/turn',
     kinds: SQL,
