@@ -7,6 +7,7 @@ import type { DeadReason, OutboxState } from '../../core/states.js';
 import { endedAttempts } from '../desk/attempt.store.js';
 import type { Lease } from '../leased-rows.js';
 import { FENCED_ROWS, fences } from '../pending.sql.js';
+import { plannedOnce } from '../postgres/one-message.js';
 import { query } from '../schema/own-schema.js';
 import { MAX_PLACE_BYTES } from '../settle.store.js';
 import { PLACE } from '../turn.sql.js';
@@ -44,7 +45,7 @@ export class EngineStore {
    * @returns ids of those whose lease holds
    */
   async begin(manager: EntityManager, rows: readonly Lease[]): Promise<Set<string>> {
-    const ours: { id: string }[] = await query(manager, BEGIN_HAND_OVER, fences(rows));
+    const ours = await plannedOnce<{ id: string }>(manager, BEGIN_HAND_OVER, fences(rows));
     return new Set(ours.map(({ id }) => id));
   }
 
@@ -55,7 +56,7 @@ export class EngineStore {
   async handOver(manager: EntityManager, rows: readonly HandedRow[]): Promise<Map<string, boolean>> {
     const ms = new Map(rows.map(({ id, unheardMs }) => [id, unheardMs]));
     const [ids, ...fence] = fences(rows);
-    const handed: { id: string; now: boolean }[] = await query(manager, HAND_OVER, [
+    const handed = await plannedOnce<{ id: string; now: boolean }>(manager, HAND_OVER, [
       ids,
       ...fence,
       ids!.map((id) => ms.get(String(id))),
@@ -65,7 +66,7 @@ export class EngineStore {
 
   /** The attempts at which rows were last given new ones by a person; none for a row in its first life. */
   async lives(manager: EntityManager, ids: readonly string[]): Promise<Map<string, number>> {
-    const rows: { id: string; life: number }[] = await query(manager, LIVES, [ids]);
+    const rows = await plannedOnce<{ id: string; life: number }>(manager, LIVES, [ids]);
     return new Map(rows.map(({ id, life }) => [id, life]));
   }
 
@@ -81,7 +82,7 @@ export class EngineStore {
       place,
     } = report;
     const isDead = outcome === 'dead';
-    const [row]: ReportedRow[] = await query(manager, REPORT, [
+    const [row] = await plannedOnce<ReportedRow>(manager, REPORT, [
       id,
       outcome,
       isDead ? reason : null,
