@@ -53,7 +53,7 @@ export class EmptyNames {
 
   /** Whether nothing of anything is: the end of every run asks, and an application may have hundreds of handlers. */
   hasEverything({ all, quarantine }: NameCounts): boolean {
-    return this.empty.size === all && this.emptyAlone.size === quarantine;
+    return all > 0 && this.empty.size === all && this.emptyAlone.size === quarantine;
   }
 
   without(group: LeaseGroup): LeaseGroup {

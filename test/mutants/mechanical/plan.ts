@@ -226,7 +226,7 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/outbox/relay/',
     kinds: TIMES,
-    specs: integration('rounds', 'relay', 'solo', 'slots', 'woken-names'),
+    specs: integration('rounds', 'relay', 'solo', 'slots', 'woken-names', 'missing-tables'),
   },
   { files: 'src/outbox/slots/', kinds: TIMES, specs: integration('slots', 'solo') },
   {
