@@ -96,7 +96,9 @@ describe('A5 the value that user code returns', () => {
     controller.abort(new Error('time is up'));
     await expect(ended).rejects.toThrow('time is up');
     expect(subscribed).toBe(0);
-    await expect(outcomeOf(() => NEVER, 'x', AbortSignal.abort(new Error('before')))).rejects.toThrow('before');
+    await expect(outcomeOf(() => NEVER, 'x', AbortSignal.abort(new Error('before')))).rejects.toThrow(
+      'before',
+    );
   });
 });
 
