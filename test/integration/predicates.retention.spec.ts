@@ -380,6 +380,18 @@ describe('marks', () => {
     expect(await left()).toEqual(['hstl', 'hstx', 'hsxk', 'hxtk', 'hztk', 'istk']);
   });
 
+  it.each(['handler', 'source', 'tenant', 'key'])(
+    'of an earlier page stay, though their %s alone differs',
+    async (column) => {
+      await mark({ [column]: 'a' }, 2 * AGE);
+      await mark({}, AGE / 2);
+      const { last } = await store.deleteWatermarks(manager, new Map(), 1);
+      const both = new Map([...ages, ['a', AGE]]);
+      expect(await store.deleteWatermarks(manager, both, 9, last)).toMatchObject({ count: 0, looked: 1 });
+      expect(await left()).toHaveLength(2);
+    },
+  );
+
   it('are read page by page, in the order of their keys', async () => {
     for (const key of ['c', 'a', 'b']) await mark({ key }, 2 * AGE);
     const first = await store.deleteWatermarks(manager, ages, 2);
