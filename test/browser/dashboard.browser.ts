@@ -851,6 +851,8 @@ describe('the page in a browser', () => {
       await open(path);
       const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
       expect({ path, wide }).toEqual({ path, wide: 0 });
+      // Times without the name of their zone say nothing.
+      await page.locator('.fresh .zone').first().waitFor({ state: 'visible' });
       if (path === 'overview' || path === 'events') await shot(`${path}-narrow`);
     }
   });
