@@ -15,7 +15,8 @@ export class LazyResult extends PermanentError {
 }
 
 /**
- * Runs user code, and returns the value that it ends with. Promises and other thenables are awaited. An Observable is subscribed to until it completes, as
+ * Runs user code, and returns the value that it ends with. Promises and other thenables are awaited.
+ * An Observable is subscribed to until it completes, as
  * Nest does with those of routes, and its last value is taken; none where it completes without one.
  * @param name of the code, for the error
  * @param signal ends the subscription, so that a request of Nest's HttpService is given up
