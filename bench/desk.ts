@@ -1,7 +1,6 @@
 // npm run bench:desk [-- claims]: how long each screen of the desk waits for its answers. Five million claims, the default, take half an
 // hour and 15 GB; that run writes docs/dashboard.md. It ends with 1 where a screen takes longer than GOAL_MS.
 import 'reflect-metadata';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
@@ -10,6 +9,7 @@ import { webhookInboxMigrations } from '../migrations/index.js';
 import { WebhooksDashboardModule } from '../src/dashboard/index.js';
 import { Inspector, OnEffect, OnWebhook } from '../src/index.js';
 import { createApplication, listen } from '../test/support/application.js';
+import { writeFigures } from '../scripts/figures.js';
 import { options } from '../test/support/database.js';
 import { deskSources } from '../test/support/desk.js';
 import { machine } from './support/report.js';
@@ -20,7 +20,6 @@ const CHUNK = 250_000;
 const REPEATS = 20;
 const GOAL_MS = 200;
 const PAGE = 'docs/dashboard.md';
-const FIGURES = /(<!-- figures: written by npm run bench:desk -->)[^]*(<!-- end of figures -->)/;
 const SOURCES = Array.from({ length: 500 }, (_, nth) => `source-${String(nth).padStart(3, '0')}`);
 /** Every hundredth. */
 const DEAD = Math.floor(CLAIMS / 100);
@@ -78,8 +77,7 @@ const api = `${await listen(app)}/desk/api/`;
 const measured = await measure(await screens());
 const slow = measured.filter(({ median }) => median >= GOAL_MS);
 console.log(`\n${table()}`);
-if (CLAIMS >= FULL)
-  writeFileSync(PAGE, readFileSync(PAGE, 'utf8').replace(FIGURES, `$1\n\n${figures()}\n\n$2`));
+if (CLAIMS >= FULL) await writeFigures(PAGE, 'desk', [figures()]);
 else console.log(`\n${CLAIMS} claims: ${PAGE} is left as it is`);
 for (const { screen, median } of slow)
   console.error(`${screen}: ${median.toFixed(0)} ms, expected under ${GOAL_MS} ms`);

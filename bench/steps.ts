@@ -1,7 +1,7 @@
 // node --import @swc-node/register/esm-register bench/steps.ts: the steps of one acknowledgement and of one handler, ours and others'. Counts
 // do not depend on the load of the machine. Writes docs/performance.md.
-import { readFileSync, writeFileSync } from 'node:fs';
 import { Client } from 'pg';
+import { writeFigures } from '../scripts/figures.js';
 import type { AsyncSteps } from './support/async-steps.js';
 import { machine } from './support/report.js';
 import { start, type Program } from './support/program.js';
@@ -9,13 +9,12 @@ import { startServer } from './support/server.js';
 
 const COUNT = 2_000;
 const CONNECTIONS = 64;
-const PAGE = new URL('../docs/performance.md', import.meta.url);
+const PAGE = 'docs/performance.md';
 /** Statements of PostgreSQL's statistics, ours and the peers': those that lease jobs, that end them, and that make them for this measurement. */
 const LEASES = 'due AS MATERIALIZED|UPDATE owed_event SET attempt|with j_raw as';
 const ENDS = 'settled AS|UPDATE owed_event SET processed_at|delete from .*_private_jobs';
 const FILLS =
   'generate_series|INSERT INTO webhook_outbox \\(id, kind, name, source|add_jobs|pg_stat_statements';
-const TABLE = /(<!-- steps: written by bench\/steps.ts -->)[^]*(<!-- end of steps -->)/;
 
 interface Contender {
   readonly name: string;
@@ -69,7 +68,7 @@ for (const [nth, { name, file, settings, work }] of CONTENDERS.entries()) {
 }
 await load.stop();
 await server.stop();
-writeFileSync(PAGE, readFileSync(PAGE, 'utf8').replace(TABLE, `$1\n\n${table()}\n\n$2`));
+await writeFigures(PAGE, 'steps', [table()]);
 
 interface Statements {
   readonly count: number;

@@ -54,7 +54,7 @@ export function prosePages(): string[] {
 
 /** Sections that programs write, by the comments around them, and pages that are made whole. Notes of providers are checked. */
 const MADE =
-  /<!-- The table and the list are made.*?-->[^]*?(?=### Notes)|<!-- (?:figures:|tables:|chaos|clocks|stops|promotions|attack|soak|races|mutants).*?-->[^]*?<!-- (?:end of figures|end|\/\w+) -->/g;
+  /<!-- The table and the list are made.*?-->[^]*?(?=### Notes)|<!-- (?:figures:|tables:|desk|steps|chaos|clocks|stops|promotions|attack|soak|races|mutants).*?-->[^]*?<!-- (?:end of figures|end|\/\w+) -->/g;
 const MADE_PAGES = new Set(['docs/requirements.md']);
 
 /** The text with the sections that programs write emptied, line by line, so that places stay right. */

@@ -205,9 +205,8 @@ export class Inspector {
       const group = await this.deadRows.group(manager, fingerprint, pairs);
       const rows = await this.deadRows.rows(manager, fingerprint, limit, readCursor(after), pairs);
       const last = rows.length === limit ? rows.at(-1) : undefined;
-      const spread = group && (await this.deadRows.spread(manager, fingerprint, pairs));
       return {
-        ...(group && spread && { group: { ...group, ...spread } }),
+        ...(group && { group }),
         rows,
         ...(last && { next: cursorText(last) }),
       };

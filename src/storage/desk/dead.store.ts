@@ -77,7 +77,7 @@ export class DeadStore {
         : `(g.last_at, g.fingerprint::uuid) < (${p.add(after.at)}::timestamptz, ${p.add(after.id)}::uuid)`;
     const rows: (DeadGroup & { at: string; cursorId: string })[] = await query(
       manager,
-      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint::uuid DESC LIMIT ${p.add(limit)}`,
+      `WITH ${dead}, ${grouped('dead')} ${GROUPS} WHERE ${from} ORDER BY g.last_at DESC, g.fingerprint::uuid DESC LIMIT ${p.add(limit)}`,
       p.values,
     );
     const groups = rows.map(({ at: _at, cursorId: _id, ...group }) => group);
@@ -87,38 +87,24 @@ export class DeadStore {
       : { groups, next: { at: last.at, id: last.cursorId } };
   }
 
-  /** One group; undefined when none of its rows is dead any more. */
+  /** One group, with types and instances of its newest rows; undefined when none of its rows is dead any more. */
   async group(
     manager: EntityManager,
     fingerprint: string,
     pairs?: ListFilter['pairs'],
-  ): Promise<DeadGroup | undefined> {
+  ): Promise<(DeadGroup & DeadSpread) | undefined> {
     const p = new Parameters();
     const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
-    const rows: (DeadGroup & { at: string; cursorId: string })[] = await query(
+    const ofGroup = `of_group AS MATERIALIZED (SELECT * FROM dead WHERE fingerprint = ${p.add(fingerprint)})`;
+    const rows: (DeadGroup & DeadSpread & { at: string; cursorId: string })[] = await query(
       manager,
-      `WITH ${dead}, ${GROUPED} ${GROUPS} WHERE g.fingerprint = ${p.add(fingerprint)}`,
+      `WITH ${dead}, ${ofGroup}, ${grouped('of_group')}, ${NEWEST}
+       SELECT found.*, ${mostOf('type')} AS types, ${mostOf('instance')} AS instances FROM (${GROUPS}) found`,
       p.values,
     );
     if (rows[0] === undefined) return undefined;
     const { at: _at, cursorId: _id, ...group } = rows[0];
     return group;
-  }
-
-  /** Types of events and instances of a group's newest rows. */
-  async spread(
-    manager: EntityManager,
-    fingerprint: string,
-    pairs?: ListFilter['pairs'],
-  ): Promise<DeadSpread> {
-    const p = new Parameters();
-    const dead = deadRows({ tests: [], ...(pairs && { pairs }) }, p);
-    const [row]: DeadSpread[] = await query(
-      manager,
-      `WITH ${dead}, ${NEWEST(p.add(fingerprint))} SELECT ${mostOf('type')} AS types, ${mostOf('instance')} AS instances`,
-      p.values,
-    );
-    return row!;
   }
 
   /** Sources and tenants of the dead rows that are read. */
@@ -197,7 +183,7 @@ const HOURS = `ARRAY[${Array.from({ length: 24 }, (_, at) => {
   return `count(*) FILTER (WHERE settled_at > ${hour(24 - at)} AND settled_at <= ${hour(23 - at)})::int`;
 }).join(', ')}]`;
 
-const GROUPED = `
+const grouped = (rows: 'dead' | 'of_group') => `
   grouped AS (
     SELECT fingerprint, min(kind) AS kind, min(name) AS name, min(reason) AS reason, count(*)::int AS count,
            min(settled_at) AS first_at, max(settled_at) AS last_at,
@@ -205,7 +191,7 @@ const GROUPED = `
            ${HOURS} AS hours,
            (array_agg(DISTINCT source) FILTER (WHERE source IS NOT NULL))[1:20] AS sources,
            (array_agg(DISTINCT tenant) FILTER (WHERE tenant <> ''))[1:20] AS tenants
-      FROM dead GROUP BY fingerprint
+      FROM ${rows} GROUP BY fingerprint
   )`;
 
 const GROUPS = `
@@ -223,10 +209,10 @@ const ROWS = `
     LEFT JOIN LATERAL (SELECT id FROM webhook_claim
                         WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true`;
 
-const NEWEST = (fingerprint: string) => `
+const NEWEST = `
   newest AS MATERIALIZED (
     SELECT c.event_type AS type, i.host || ':' || i.pid AS instance
-      FROM (SELECT * FROM dead WHERE fingerprint = ${fingerprint} ORDER BY settled_at DESC LIMIT 500) d
+      FROM (SELECT * FROM of_group ORDER BY settled_at DESC LIMIT 500) d
       LEFT JOIN LATERAL (SELECT event_type FROM webhook_claim
                           WHERE source = d.source AND tenant = d.tenant AND event_id = d.event_id OFFSET 0) c ON true
       LEFT JOIN webhook_relay i ON i.id = d.ran_by
