@@ -39,10 +39,12 @@ function copy(edits: Accelerator['off']): string {
 }
 
 /** The contender's values of one run. */
-function run(folder: string, { bench, contender, value }: Accelerator): number[] {
+function run(folder: string, { bench, contender, value, away }: Accelerator): number[] {
   const node = join(ROOT, 'bench/node_modules/node/bin/node');
   const args = ['--import', '@swc-node/register/esm-register', 'bench/main.ts', bench, '--only', contender];
-  const { stdout, status } = spawnSync(node, [...args, ...(values.quick ? ['--quick'] : [])], {
+  if (values.quick) args.push('--quick');
+  if (away !== undefined) args.push('--away', String(away));
+  const { stdout, status } = spawnSync(node, args, {
     cwd: folder,
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,4 +1,4 @@
-// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N] [--only <name>] [--profile <folder>]
+// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N] [--only <name>] [--profile <folder>] [--away <ms>]
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { drain } from './drain.js';
@@ -9,6 +9,7 @@ import { scale } from './scale.js';
 import { start } from './support/program.js';
 import { BENCHES, goalTable, machine, store, writeDocs, type Bench } from './support/report.js';
 import type { Measured } from './support/rounds.js';
+import { awayBy } from './support/away.js';
 import { startServer, type Server } from './support/server.js';
 import { settingsOf, type Settings } from './support/settings.js';
 
@@ -28,16 +29,19 @@ const { values, positionals } = parseArgs({
     // Contenders whose names hold one of these texts. Nothing is stored then: ratios need all of them.
     only: { type: 'string', multiple: true },
     profile: { type: 'string' },
+    // PostgreSQL so many milliseconds away, each way. Nothing is stored then either.
+    away: { type: 'string' },
   },
 });
 const unknown = positionals.filter((name) => !BENCHES.some((bench) => bench === name));
 if (unknown.length > 0) throw new Error(`${unknown.join(', ')}: expected ${BENCHES.join(', ')}`);
 const benches = BENCHES.filter((bench) => positionals.length === 0 || positionals.includes(bench));
 const settings = settingsOf(values);
-const isPart = settings.only.length > 0 || settings.profile !== undefined;
+const isPart = settings.only.length > 0 || settings.profile !== undefined || values.away !== undefined;
 
 const startedAt = performance.now();
-const server = await startServer();
+const near = await startServer();
+const server = values.away === undefined ? near : await awayBy(Number(values.away), near);
 try {
   const charts = await start('peers/charts.ts', {});
   for (const bench of benches) {
