@@ -106,6 +106,24 @@ describe('the dashboard without a guard', () => {
   );
 });
 
+it('the dashboard may be mounted on Fastify where a slash at the end of an address does not matter', async () => {
+  const database = await createDatabase();
+  const app = await createApplication({
+    adapter: 'fastify',
+    fastify: { routerOptions: { ignoreTrailingSlash: true } },
+    databaseUrl: database.url,
+    webhooks: { sources: deskSources },
+    imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+  });
+  try {
+    const origin = await listen(app);
+    for (const slash of ['', '/']) expect((await fetch(`${origin}/webhooks-desk${slash}`)).status).toBe(200);
+  } finally {
+    await app.close();
+    await database.drop();
+  }
+});
+
 // As `npm run build` does; what lies there may be of another day.
 beforeAll(async () => {
   await promisify(execFile)(process.execPath, ['node_modules/vite/bin/vite.js', 'build', 'dashboard']);
