@@ -110,7 +110,7 @@ const FOREIGN = `
     FROM pg_catalog.pg_class c
     LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = c.oid
     LEFT JOIN pg_catalog.pg_depend d ON c.relkind = 'S' AND d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid
-                                    AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.deptype IN ('a', 'i')
+                                    AND d.refclassid = 'pg_catalog.pg_class'::regclass
    WHERE c.relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1) AND c.relname = ANY($2)
      AND obj_description(coalesce(i.indrelid, d.refobjid, c.oid), 'pg_class') IS DISTINCT FROM $5
   UNION ALL

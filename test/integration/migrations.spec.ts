@@ -76,7 +76,7 @@ describe('case 39 the migrations', () => {
   });
 
   it('have PostgreSQL itself refuse a row that cannot be, whatever its search_path', async () => {
-    const long = `repeat('x', 256)`;
+    const [longest, long] = [255, 256].map((bytes) => `repeat('x', ${bytes})`) as [string, string];
     const sound: Record<string, string>[] = [
       {},
       { kind: `'handler'`, event_id: `'e'`, state: `'superseded'`, settled_at: 'now()' },
@@ -84,6 +84,7 @@ describe('case 39 the migrations', () => {
       { leased_by: 'gen_random_uuid()', lease_until: 'now()' },
       { state: `'cancelled'`, settled_at: 'now()' },
       { state: `'handed'` },
+      { name: longest, key: longest, order_key: longest, order_name: longest },
     ];
     const wrong: Record<string, string>[] = [
       { kind: `'other'` },
@@ -135,6 +136,18 @@ describe('case 39 the migrations', () => {
         });
       await runner.release();
     });
+  });
+
+  it('have PostgreSQL itself refuse a second claim with an id of ours', async () => {
+    await within(host(), (dataSource) => dataSource.runMigrations());
+    const claim = (eventId: string) =>
+      database.query(
+        `INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers)
+         VALUES ('awardee', '', $1, '01990000-0000-7000-8000-000000000000', 0, 'grant.made', 'delivery', 'test', '{}')`,
+        [eventId],
+      );
+    await claim('d-1');
+    await expect(claim('d-2')).rejects.toMatchObject({ driverError: { constraint: 'webhook_claim_id' } });
   });
 
   it('run once where five instances start at once with migrate()', async () => {
@@ -248,6 +261,15 @@ describe('objects of the application that have a name of ours', () => {
     }
     await runner.release();
   }, 120_000);
+
+  it('are refused too where they inherit from a table of ours in another schema', async () => {
+    await within(host(), (dataSource) => dataSource.runMigrations());
+    await database.query(`CREATE SCHEMA app; CREATE TABLE app.webhook_audit () INHERITS (webhook_audit)`);
+    const [Migration] = webhookInboxMigrations({ schema: 'app' });
+    const runner = database.dataSource.createQueryRunner();
+    await expect(new Migration!().up(runner)).rejects.toThrow(/table app\.webhook_audit/);
+    await runner.release();
+  });
 
   it('keep their rows when the migration is reverted through TypeORM, and ours goes once they have moved', async () => {
     const dataSource = host({ migrationsTransactionMode: 'none' });
