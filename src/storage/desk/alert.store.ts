@@ -18,7 +18,6 @@ export interface ToldAlert {
 @Injectable()
 export class AlertStore {
   async add(manager: EntityManager, alerts: readonly Omit<ToldAlert, 'id'>[]): Promise<void> {
-    if (alerts.length === 0) return;
     await query(
       manager,
       `INSERT INTO webhook_alert (at, kind, subject, facts)

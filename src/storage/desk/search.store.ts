@@ -213,7 +213,6 @@ export class SearchStore {
   }
 
   private async page(manager: EntityManager, cursors: readonly Cursor[]): Promise<ListedEvent[]> {
-    if (cursors.length === 0) return [];
     return query(manager, EVENTS, [cursors.map(({ id }) => id)]);
   }
 }
