@@ -360,6 +360,12 @@ describe('a lease', () => {
     expect(await changed(() => lease(1))).toEqual([rows[2]]);
   });
 
+  it('takes no more rows of several names than it may in all', async () => {
+    for (const one of ['mail', 'print']) await add({ ...FREE, name: one });
+    const names = [name, { ...name, name: 'print' }];
+    expect(await changed(() => outbox.lease(manager, OWNER, HOUR, names, 1))).toHaveLength(1);
+  });
+
   it('of the quarantine takes the first of its line', async () => {
     const later = await add({ ...FREE, alone: true, due_at: ago(HOUR) });
     const first = await add({ ...FREE, alone: true, due_at: ago(2 * HOUR) });

@@ -98,6 +98,7 @@ describe.each([
 });
 
 describe('the view entities', () => {
+  const HANDLED = new Date('2026-01-01');
   let inbox: TestInbox;
   const start = (more: object = {}) =>
     startInbox({
@@ -139,6 +140,69 @@ describe('the view entities', () => {
       .leftJoinAndMapMany('i.work', WebhookWorkView, 'w', 'w.source = e.source AND w.eventId = e.eventId')
       .getMany();
     expect(invoice).toMatchObject({ id: 'i-1', event: { state: 'processed' }, work: [{}, {}] });
+  });
+
+  it('tell of an event what became of its own handlers and effects, each state by itself', async () => {
+    const events: readonly [owed: number, rows: readonly string[], expected: readonly unknown[]][] = [
+      [0, [], ['skipped', 'no handler matched', null, 0, 0, 0, 0]],
+      [0, ['handler done'], ['processed', 'r0: fine', HANDLED, 0, 0, 0, 0]],
+      [1, [], ['pending', null, null, 0, 0, 0, 0]],
+      [1, ['handler pending'], ['pending', null, null, 0, 0, 0, 0]],
+      [1, ['handler parked'], ['pending', null, null, 0, 0, 0, 1]],
+      [2, ['handler done'], ['pending', 'r0: fine', null, 0, 0, 0, 0]],
+      [1, ['handler superseded'], ['superseded', null, HANDLED, 0, 0, 0, 0]],
+      [2, ['handler superseded', 'handler done'], ['processed', 'r1: fine', HANDLED, 0, 0, 0, 0]],
+      [2, ['handler done', 'handler done'], ['processed', 'r0: fine; r1: fine', HANDLED, 0, 0, 0, 0]],
+      [1, ['effect done', 'handler dead'], ['dead', 'r1: why', HANDLED, 0, 1, 0, 0]],
+      [
+        3,
+        ['handler dead', 'handler done', 'handler parked', 'handler dead', 'effect dead'],
+        ['dead', 'r0: why; r3: why', null, 0, 0, 1, 1],
+      ],
+      [
+        1,
+        ['pending', 'handed', 'done', 'dead', 'parked', 'cancelled'].map((one) => `effect ${one}`),
+        ['pending', null, null, 2, 1, 1, 1],
+      ],
+      [1, ['handler done', 'effect done'], ['processed', 'r0: fine', HANDLED, 0, 1, 0, 0]],
+    ];
+    for (const [nth, [owed, rows]] of events.entries()) {
+      const id = `0199000${nth.toString(16)}-0000-7000-8000-000000000000`;
+      await database.query(
+        `INSERT INTO hooks.webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers)
+         VALUES ('states', '', $1, $2, $3, 'x', 'delivery', '', '{}')`,
+        [`e${nth}`, id, owed],
+      );
+      for (const [place, row] of rows.entries()) {
+        const [kind, state] = row.split(' ');
+        const rowId = `${id.slice(0, 14)}8${id.slice(15, -1)}${place}`;
+        const settled = ['pending', 'parked', 'handed'].includes(state!)
+          ? null
+          : kind === 'handler'
+            ? HANDLED
+            : new Date('2026-01-02');
+        await database.query(
+          `INSERT INTO hooks.webhook_outbox (id, kind, name, state, settled_at, reason, source, tenant, event_id)
+           VALUES ($1, $2, $3, $4::text, $5, CASE WHEN $4 IN ('dead', 'parked') THEN 'why' END, 'states', '', $6)`,
+          [rowId, kind, `r${place}`, state, settled, `e${nth}`],
+        );
+        if (state === 'done')
+          await database.query(
+            `INSERT INTO hooks.webhook_outbox_data (outbox_id, result) VALUES ($1, 'fine')`,
+            [rowId],
+          );
+      }
+    }
+    const told = await database.query(
+      `SELECT state, outcome, processed_at, effects_pending, effects_done, effects_dead, effects_parked
+         FROM hooks.webhook_event WHERE source = 'states' ORDER BY id`,
+    );
+    expect(told.map((row) => Object.values(row))).toEqual(events.map(([, , expected]) => expected));
+    const work = await database.query(
+      `SELECT count(*)::int AS rows, count(result)::int AS results FROM hooks.webhook_work WHERE source = 'states'`,
+    );
+    const all = events.flatMap(([, rows]) => rows);
+    expect(work).toEqual([{ rows: all.length, results: all.filter((row) => / done$/.test(row)).length }]);
   });
 
   it('are read only: PostgreSQL refuses each way to write', async () => {

@@ -91,13 +91,30 @@ describe('the byte budget', () => {
   });
 
   it('while a source waits, the others do not grow beyond their part', () => {
-    const first = held('busy', 600);
-    const second = held('busy', 400);
+    const first = held('busy', 450);
+    const second = held('busy', 550);
     for (const holding of [first, second]) holding.markArrived();
-    expect(open('quiet').take(10)).toBe(false);
+    // Just its own part.
+    expect(open('quiet').take(500)).toBe(false);
     second.close();
-    expect(open('busy').take(100)).toBe(false);
-    expect(open('quiet').take(400)).toBe(true);
+    expect(open('busy').take(51)).toBe(false);
+    expect(open('busy').take(50)).toBe(true);
+    expect(open('quiet').take(500)).toBe(true);
+  });
+
+  it('a source that holds nothing any more has no part', () => {
+    held('former', 100).close();
+    for (const bytes of [450, 550]) held('busy', bytes).markArrived();
+    expect(open('quiet').take(500)).toBe(false);
+    expect(open('busy').take(1)).toBe(false);
+  });
+
+  it('a source loses no body to one that would hold as much', () => {
+    held('one', 500);
+    held('other', 450);
+    expect(open('other').take(51)).toBe(false);
+    expect(open('third').take(450)).toBe(true);
+    expect(gone).toEqual(['one a']);
   });
 
   it('a source with more than its part does not wait for more', () => {

@@ -10,7 +10,7 @@ interface Explanation {
 const EXPLAINED: readonly Explanation[] = [
   {
     names:
-      /(?:<=?|>=?) becomes (?:<=?|>=?) in [^:]*(?:now\(\)|clock_timestamp\(\)|statement_timestamp\(\)|performance\.now\(\)|Date\.now\(\)|nowMs|silentMs|backlogMs > )/,
+      /(?:<=?|>=?) becomes (?:<=?|>=?) in .*(?:now\(\)|clock_timestamp\(\)|statement_timestamp\(\)|performance\.now\(\)|Date\.now\(\)|nowMs|silentMs|backlogMs > |waitsUntil > now|began < this\.restsUntil)/,
     why: 'two instants of a clock are equal in one of a million looks, and then both sides are right',
   },
   {
@@ -59,6 +59,19 @@ const EXPLAINED: readonly Explanation[] = [
   {
     names: /effect\.store\.ts EXISTING: without LIMIT 1/,
     why: 'the first row is taken; more than one would be rows of one effect under two names',
+  },
+  {
+    names: /doctor\.store\.ts oldestSnapshot: without LIMIT 1$/,
+    why: 'the first row is taken; more than one are the transactions of one database at one moment',
+  },
+  {
+    names: /outbox\.sql\.ts TAKE: without AND NOT t\.moves/,
+    why: 'a row that moves to the quarantine is not handed out: its bytes would be read for nothing',
+  },
+  {
+    names:
+      /arrival\.ts (?:tick: < becomes <= in this\.inThisTick|add: > becomes >= in this\.read > LARGE_BYTES)/,
+    why: 'a round figure, from which on a body is called slow or large: a byte more or less is neither',
   },
   {
     names: /json-spelling\.ts (?:asciiJson|isDeeper|stringEnd): < becomes <= in at < json\.length/,

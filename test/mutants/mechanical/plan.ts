@@ -16,7 +16,14 @@ const unit = (...names: readonly string[]) => names.map((name) => `test/unit/${n
 const e2e = (...names: readonly string[]) => names.map((name) => `test/e2e/${name}.spec.ts`);
 const SQL = { sql: true, comparisons: true, refusals: true } as const;
 const TIMES = { comparisons: true } as const;
-const DESK = integration('operator.actions', 'operator', 'replay', 'operator.alerts', 'desk-plans');
+const DESK = integration(
+  'predicates.desk',
+  'operator.actions',
+  'operator',
+  'replay',
+  'operator.alerts',
+  'desk-plans',
+);
 
 /** Which faults are derived from a file, and which specs must notice them. */
 export const AREAS: readonly Area[] = [
@@ -54,7 +61,6 @@ export const AREAS: readonly Area[] = [
       ...e2e('conflicts', 'dedupe', 'own-retries'),
     ],
   },
-  { files: 'src/storage/event', kinds: SQL, specs: integration('operator', 'erasure') },
   {
     files: 'src/storage/lease.store',
     kinds: SQL,
@@ -91,7 +97,11 @@ export const AREAS: readonly Area[] = [
     ),
   },
   { files: 'src/storage/record', kinds: SQL, specs: integration('business-record') },
-  { files: 'src/storage/relay', kinds: SQL, specs: integration('operator.alerts', 'operator', 'telemetry') },
+  {
+    files: 'src/storage/relay',
+    kinds: SQL,
+    specs: integration('predicates.desk', 'operator.alerts', 'operator', 'telemetry'),
+  },
   {
     files: 'src/storage/settle',
     kinds: SQL,
@@ -125,7 +135,7 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/desk/dead',
     kinds: SQL,
-    specs: integration('operator.actions', 'operator', 'desk-plans', 'failures'),
+    specs: integration('predicates.desk', 'operator.actions', 'operator', 'desk-plans', 'failures'),
   },
   {
     files: 'src/storage/desk/decision',
@@ -142,15 +152,23 @@ export const AREAS: readonly Area[] = [
   {
     files: 'src/storage/desk/replay',
     kinds: SQL,
-    specs: integration('replay', 'new-effects', 'order', 'renaming'),
+    specs: integration('predicates.desk', 'replay', 'new-effects', 'order', 'renaming'),
   },
   {
     files: 'src/storage/desk/retention',
     kinds: SQL,
     specs: integration('predicates.retention', 'retention', 'retention-plans'),
   },
-  { files: 'src/storage/desk/search', kinds: SQL, specs: integration('operator', 'desk-plans') },
-  { files: 'src/storage/desk/stat', kinds: SQL, specs: integration('operator.alerts', 'operator') },
+  {
+    files: 'src/storage/desk/search',
+    kinds: SQL,
+    specs: integration('predicates.desk', 'operator', 'desk-plans'),
+  },
+  {
+    files: 'src/storage/desk/stat',
+    kinds: SQL,
+    specs: integration('predicates.desk', 'operator.alerts', 'operator'),
+  },
   {
     files: 'src/dashboard/',
     kinds: { refusals: true, comparisons: true },
