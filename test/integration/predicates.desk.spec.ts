@@ -20,6 +20,7 @@ const dead = new DeadStore();
 const replays = new ReplayStore();
 const audit = new AuditStore();
 const stats = new StatStore();
+const relays = new RelayStore();
 const ann = { by: 'ann', reason: 'to see' };
 let database: TestDatabase;
 let manager: EntityManager;
@@ -222,6 +223,17 @@ describe('dead rows', () => {
     expect(await database.query(`SELECT actor FROM webhook_issue`)).toEqual([{ actor: 'kim' }]);
   });
 
+  it('are counted by the hour in which they died', async () => {
+    await database.query(
+      `UPDATE webhook_outbox SET settled_at = now() - interval '330 minutes' WHERE id = '${rowId(0)}'`,
+    );
+    const [group] = await groups();
+    expect([...group!.hours.entries()].filter(([, count]) => count > 0)).toEqual([
+      [18, 1],
+      [23, 7],
+    ]);
+  });
+
   it('are the newest ten thousand', async () => {
     await database.query(
       `INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
@@ -233,6 +245,108 @@ describe('dead rows', () => {
       ['no', 1],
     ]);
     expect(await dead.scopes(manager)).toEqual([{ source: 'x', tenant: 'y' }]);
+    expect(await relays.counts(manager)).toMatchObject({ dead: 10_000, parked: 0 });
+    await database.query(`UPDATE webhook_outbox SET state = 'parked', settled_at = NULL`);
+    expect(await relays.counts(manager)).toMatchObject({ dead: 0, parked: 10_000 });
+    await database.query(`UPDATE webhook_outbox SET state = 'handed', kind = 'effect'`);
+    expect((await relays.backlog(manager)).handed).toMatchObject([{ name: 'mail' }, { name: 'run' }]);
+  });
+});
+
+describe('of many', () => {
+  const doctor = new DoctorStore();
+  const attempts = new AttemptStore();
+  const filtered = (filter: string) => search.events(manager, parseFilter(filter), 500, ['m']);
+  const dozens = (columns: string, of: number) =>
+    `INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers)
+     SELECT ${columns}, 'delivery', '', '{}' FROM generate_series(1, ${of}) n`;
+  const LISTS: readonly [string, number, string, () => Promise<readonly unknown[]>][] = [
+    [
+      'conflicts of an event',
+      50,
+      `INSERT INTO webhook_conflict (source, tenant, event_id, kind, body_sha256)
+       SELECT 's', 't', 'e', 'other-bytes', n::text::bytea FROM generate_series(1, 60) n`,
+      () => search.conflicts(manager, keyOf('ste')),
+    ],
+    [
+      'events with one id',
+      50,
+      dozens(`'m', 'tenant ' || n, 'same', gen_random_uuid(), 0, ''`, 60),
+      async () => (await filtered('id:same')).events,
+    ],
+    [
+      'rows of an event',
+      500,
+      `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
+       SELECT ('${rowId(0).slice(0, 24)}' || lpad(to_hex(n), 12, '0'))::uuid, 'effect', 'mail', 's', 't', 'e' FROM generate_series(1, 600) n`,
+      () => search.rows(manager, keyOf('ste')),
+    ],
+    [
+      'attempts of a row',
+      1_000,
+      `INSERT INTO webhook_attempt (outbox_id, attempt, outcome)
+       SELECT '${rowId(0)}', n, 'retry' FROM generate_series(1, 1100) n`,
+      () => attempts.of(manager, [rowId(0)]),
+    ],
+    [
+      'types of a source',
+      500,
+      dozens(`'m', '', n::text, gen_random_uuid(), 0, n::text`, 600),
+      () => doctor.arrivedTypes(manager, 'm'),
+    ],
+    [
+      'secrets',
+      2_000,
+      `INSERT INTO webhook_secret_use (source, fingerprint, deliveries, first_at, last_at)
+       SELECT 's', n::text, 1, now(), now() FROM generate_series(1, 2100) n`,
+      () => stats.secretUses(manager, ['s']),
+    ],
+    [
+      'jobs',
+      100,
+      `INSERT INTO webhook_lease (name, owner, until)
+       SELECT n::text, gen_random_uuid(), now() + interval '1 hour' FROM generate_series(1, 110) n`,
+      () => relays.leases(manager),
+    ],
+    [
+      'pauses of a name',
+      200,
+      `INSERT INTO webhook_audit (actor, action, target, reason, outcome)
+       SELECT 'ann', 'pause', 'effect mail', '', '{"changed": true}' FROM generate_series(1, 210) n`,
+      () => audit.pauses(manager, ['effect mail'], new Date(0), new Date('2100-01-01')),
+    ],
+  ];
+  it.each(LISTS)('%s, %i are read at most', async (_, most, fill, ask) => {
+    await database.query(fill);
+    expect(await ask()).toHaveLength(most);
+  });
+
+  it('rows of a dead group, the newest 500 tell types: the most frequent, 20 at most', async () => {
+    await database.query(dozens(`'m', '', n::text, gen_random_uuid(), 0, 'type ' || n % 30`, 600));
+    await database.query(
+      `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id, state, settled_at, reason, error)
+       SELECT gen_random_uuid(), 'handler', 'many', 'm', '', n, 'dead', now() + n * interval '1 s', 'permanent-error', 'many'
+         FROM generate_series(1, 600) n`,
+    );
+    const { groups } = await dead.groups(manager, parseFilter('error:many'), 1);
+    const { types } = (await dead.group(manager, groups[0]!.fingerprint))!;
+    // Of 101 to 600, these types have 17 rows, and the others 16.
+    const frequent = Array.from({ length: 30 }, (_, nth) => nth).filter((nth) => nth > 10 || nth === 0);
+    expect(types).toEqual(frequent.map((nth) => `type ${nth}`).toSorted());
+  });
+
+  it('tenants of a source, 200 are searched for an id', async () => {
+    await database.query(
+      dozens(`'m', 'tenant ' || lpad(n::text, 3, '0'), n::text, gen_random_uuid(), 0, ''`, 201),
+    );
+    const found = async (id: string) => (await filtered(`id:${id}`)).events.length;
+    expect([await found('1'), await found('200'), await found('201')]).toEqual([1, 1, 0]);
+  });
+
+  it('events of a source, the newest 10,000 tell its types', async () => {
+    await database.query(dozens(`'m', '', n::text, gen_random_uuid(), 0, 'new'`, 10_000));
+    await database.query(`UPDATE webhook_claim SET source = 'm', tenant = 'other' WHERE event_type = 'ste'`);
+    expect(await doctor.arrivedTypes(manager, 'm')).toMatchObject([{ type: 'new', events: 10_000 }]);
   });
 });
 
@@ -372,6 +486,10 @@ describe('the audit', () => {
       audit.list(manager, parseFilter(filter, 'audit'), 2, before);
     expect((await rows('')).map(({ id }) => id)).toEqual([last, String(Number(last) - 1)]);
     expect(await rows('target:last')).toMatchObject([{ id: last }]);
+    const pause = await deed({ action: 'pause', target: 'effect mail' });
+    await audit.end(manager, pause, { changed: true });
+    expect(await audit.pauses(manager, ['effect mail'], new Date(0), new Date('2100-01-01'))).toHaveLength(1);
+    await database.query(`DELETE FROM webhook_audit WHERE id = $1`, [pause]);
     // The page before its row reads one row further back.
     expect(await rows('target:first')).toEqual([]);
     expect(await rows('target:first', last)).toMatchObject([{ id: first }]);
@@ -399,12 +517,9 @@ describe('the audit', () => {
     await ended({ actor: 'eve', target: one }, { others: [{ outboxId: one, why: 'it is done' }] });
     await deed({ actor: 'eve', target: one });
     const deeds = await audit.lastDeeds(manager, [one, two, randomUUID()]);
-    expect([...deeds].map(([id, { actor, action }]) => [id, actor, action]).toSorted()).toEqual(
-      [
-        [one, 'bob', 'park'],
-        [two, 'ann', 'revive'],
-      ].toSorted(),
-    );
+    expect(deeds.get(one)).toMatchObject({ actor: 'bob', action: 'park' });
+    expect(deeds.get(two)).toMatchObject({ actor: 'ann', action: 'revive' });
+    expect(deeds.size).toBe(2);
     await database.query(
       `INSERT INTO webhook_audit (actor, action, target, reason) SELECT 'kim', 'pause', 'x', '' FROM generate_series(1, 500)`,
     );
@@ -488,8 +603,6 @@ describe('figures', () => {
 });
 
 describe('instances', () => {
-  const relays = new RelayStore();
-
   it('are the two hundred that were seen last', async () => {
     await database.query(
       `INSERT INTO webhook_relay (id, host, pid, node, relays, listens, running, names, seen_at)
