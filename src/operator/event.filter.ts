@@ -108,7 +108,6 @@ export function parseFilter(
       continue;
     }
     const { key, not, value } = keyOf(word, list);
-    if (value === '') throw new InputRefused(`${key}: expected ${hintOf(key, list)}`);
     if (key === 'after' || key === 'before') {
       if (not)
         throw new InputRefused(`-${key}: expected ${key}: without a minus; say ${other(key)}: instead`);
@@ -160,7 +159,7 @@ function payloadTest(word: string, paths: readonly string[]): Test | undefined {
 function valuesOf(key: Key, value: string, list: FilteredList): string[] {
   // Errors, reasons and ids may hold commas.
   const isText = key === 'error' || key === 'why' || key === 'target' || key === 'id';
-  const values = isText ? [value] : value.split(',').filter((one) => one !== '');
+  const values = (isText ? [value] : value.split(',')).filter((one) => one !== '');
   if (values.length === 0)
     throw new InputRefused(`${key}: expected ${hintOf(key, list)}, received '${value}'`);
   const wrong = values.find((one) => !isValue(key, one, list));

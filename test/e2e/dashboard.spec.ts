@@ -11,7 +11,8 @@ import {
   type Type,
 } from '@nestjs/common';
 import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
-import { Inbox } from '../../src/index.js';
+import { NestFactory } from '@nestjs/core';
+import { Inbox, Inspector, WebhooksModule } from '../../src/index.js';
 import {
   WebhooksDashboardModule,
   type DashboardAction,
@@ -22,6 +23,7 @@ import { dashboardController } from '../../src/dashboard/dashboard.controller.js
 import { ADAPTERS, createApplication, listen, until, type Adapter } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { DeskHandlers, deskSources, world } from '../support/desk.js';
+import { hostModule } from '../support/host.js';
 import { send } from '../support/http.js';
 import { awardee } from '../support/signing.js';
 
@@ -120,6 +122,24 @@ it('the dashboard may be mounted on Fastify where a slash at the end of an addre
     for (const slash of ['', '/']) expect((await fetch(`${origin}/webhooks-desk${slash}`)).status).toBe(200);
   } finally {
     await app.close();
+    await database.drop();
+  }
+});
+
+it('the dashboard is imported by an application without HTTP too, such as a worker or a command', async () => {
+  const database = await createDatabase();
+  const context = await NestFactory.createApplicationContext(
+    hostModule({
+      databaseUrl: database.url,
+      webhooks: WebhooksModule.forRoot({ sources: deskSources }),
+      imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+    }),
+    { logger: false, abortOnError: false },
+  );
+  try {
+    expect((await context.get(Inspector).events('')).events).toEqual([]);
+  } finally {
+    await context.close();
     await database.drop();
   }
 });

@@ -287,7 +287,9 @@ describe('objects of the application that have a name of ours', () => {
   });
 
   it('are left alone in another schema, in which services may share TypeORM’s table of migrations', async () => {
-    await database.query(`CREATE TABLE webhook_audit (mine int)`);
+    await database.query(`
+      CREATE TABLE webhook_audit (mine int); CREATE TYPE webhook_alert AS ENUM ('mine');
+      CREATE FUNCTION webhook_outbox_is_sound(mine int) RETURNS int LANGUAGE sql AS 'SELECT 7'`);
     const services = ['billing', 'shipping'].map((name) =>
       host({ migrations: webhookInboxMigrations({ schema: name }) }),
     );

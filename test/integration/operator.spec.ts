@@ -471,6 +471,8 @@ describe('the operator', () => {
     ['state:deed', /did you mean 'dead'/],
     ['after:yesterday', /after:2h/],
     ['state:', /expected one of/],
+    ['error:', /^error: expected text of an error/],
+    ['after:', /^after: expected/],
   ])('refuses the filter %s with a hint', async (filter, message) => {
     await expect(inspector.events(filter)).rejects.toThrow(InputRefused);
     await expect(inspector.events(filter)).rejects.toThrow(message);

@@ -451,6 +451,16 @@ describe('retention', () => {
     expect(await counts(database)).toMatchObject({ claims: 5_000 + received.length });
   });
 
+  it('a preview counts what is due and deletes nothing, and fails where it cannot count', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 40, days: [0, 20] });
+    const before = await counts(database);
+    expect(await retention.preview()).toMatchObject({ ran: true, claims: 20 });
+    expect(await counts(database)).toEqual(before);
+    await database.query('ALTER TABLE webhook_claim RENAME TO webhook_claim_away');
+    await expect(retention.preview()).rejects.toThrow(/webhook_claim/);
+  });
+
   it('one instance at a time prunes', async () => {
     const retention = await start('10d');
     await makePast(database, { source: 'awardee', events: 1_500, days: [11, 20] });

@@ -88,7 +88,7 @@ describe('what is done for a request that was refused', () => {
 
   it('a spelling in ASCII leaves the characters of ASCII, also the last', () => {
     expect(asciiJson('"a\x7f"', 100)).toBe('"a\x7f"');
-    expect(asciiJson('"\x80"', 100)).toBe('"\\u0080"');
+    expect(asciiJson('"\x7f\x80"', 100)).toBe('"\x7f\\u0080"');
     expect(['"é"', '"ééé"'].map((json) => asciiJson(json, 8))).toEqual(['"\\u00e9"', undefined]);
   });
 

@@ -10,7 +10,7 @@ interface Explanation {
 const EXPLAINED: readonly Explanation[] = [
   {
     names:
-      /(?:<=?|>=?) becomes (?:<=?|>=?) in .*(?:now\(\)|clock_timestamp\(\)|statement_timestamp\(\)|performance\.now\(\)|Date\.now\(\)|nowMs|silentMs|backlogMs > |waitsUntil > now|\$\{hour\(|g\.last_at > i\.changed_at|began < this\.restsUntil)/,
+      /(?:<=?|>=?) becomes (?:<=?|>=?) in .*(?:now\(\)|clock_timestamp\(\)|statement_timestamp\(\)|performance\.now\(\)|Date\.now\(\)|nowMs|silentMs|backlogMs > |waitsUntil > now|leftMs > |fullAt < oldest|\$\{hour\(|g\.last_at > i\.changed_at|began < this\.restsUntil)/,
     why: 'two instants of a clock are equal in one of a million looks, and then both sides are right',
   },
   {
@@ -53,7 +53,8 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'the reader is no body parser, so no layer is both',
   },
   {
-    names: /arrival\.ts tick: >= becomes > in this\.ticks >= most/,
+    names:
+      /arrival\.ts tick: >= becomes > in this\.(?:ticks >= (?:most|this\.lastTick)|idleTicks >= most \/ 3)/,
     why: 'a limit that is looked at thirty times within bodyTimeout: a slow body may take one look more',
   },
   {
@@ -89,6 +90,10 @@ const EXPLAINED: readonly Explanation[] = [
   {
     names: /rejection\.explainer\.ts explainAlone: /,
     why: 'counts the bytes that are kept: where none are kept there are none to prune',
+  },
+  {
+    names: /leaser\.ts skipEmptyBatches: < becomes <= in batched\.length < MANY_BATCHES/,
+    why: 'how many batched handlers are asked for in one statement before their leases: one more or less takes as long',
   },
   {
     names: /retention\.ts pruneAll: < becomes <= /,

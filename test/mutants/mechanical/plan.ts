@@ -246,6 +246,7 @@ export const AREAS: readonly Area[] = [
     kinds: TIMES,
     specs: integration('rounds', 'relay', 'solo', 'slots', 'woken-names', 'missing-tables'),
   },
+  { files: 'src/outbox/relay/lease-plan', kinds: TIMES, specs: integration('batch', 'rounds', 'relay') },
   { files: 'src/outbox/slots/', kinds: TIMES, specs: integration('slots', 'solo') },
   {
     files: 'src/outbox/runs/',
