@@ -12,6 +12,7 @@ import {
 } from '@nestjs/common';
 import { METHOD_METADATA, PATH_METADATA } from '@nestjs/common/constants.js';
 import { NestFactory } from '@nestjs/core';
+import type { FastifyInstance } from 'fastify';
 import { Inbox, Inspector, WebhooksModule } from '../../src/index.js';
 import {
   WebhooksDashboardModule,
@@ -124,6 +125,23 @@ it('the dashboard may be mounted on Fastify where a slash at the end of an addre
     await app.close();
     await database.drop();
   }
+});
+
+it('the dashboard does not hide that a hook of the application refuses its routes', async () => {
+  const database = await createDatabase();
+  const refuse = ({ url }: { url: string }) => {
+    if (url === '/webhooks-desk/') throw new Error('an address with a slash at its end');
+  };
+  const app = createApplication({
+    adapter: 'fastify',
+    databaseUrl: database.url,
+    webhooks: { sources: deskSources },
+    imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+    configure: (application) =>
+      (application.getHttpAdapter().getInstance() as FastifyInstance).addHook('onRoute', refuse),
+  });
+  await expect(app).rejects.toThrow('an address with a slash at its end');
+  await database.drop();
 });
 
 it('the dashboard is imported by an application without HTTP too, such as a worker or a command', async () => {

@@ -85,6 +85,13 @@ it('up to so many events are handled in one transaction', async () => {
   ]);
 });
 
+it('what is leased for two slots makes two batches', async () => {
+  const inbox = await start({ concurrency: 2 });
+  await deliver(inbox, 2 * SIZE);
+  expect(await inbox.relay.tick()).toMatchObject({ leased: 2 * SIZE, done: 2 * SIZE });
+  expect(calls.map((events) => events.length)).toEqual([SIZE, SIZE]);
+});
+
 it('one that fails is split until the culprit stands alone, and the others are done in the same round', async () => {
   code = async (events, context) => {
     await recordAll(events, context);

@@ -262,6 +262,15 @@ describe('objects of the application that have a name of ours', () => {
     await runner.release();
   }, 120_000);
 
+  it('are no matter where they have other names', async () => {
+    await database.query(`
+      CREATE TABLE mine (mine int); CREATE TYPE mood AS ENUM ('mine');
+      CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 7'`);
+    const dataSource = host();
+    await within(dataSource, () => dataSource.runMigrations());
+    expect((await schema()).length).toBeGreaterThan(50);
+  });
+
   it('are refused too where they inherit from a table of ours in another schema', async () => {
     await within(host(), (dataSource) => dataSource.runMigrations());
     await database.query(`CREATE SCHEMA app; CREATE TABLE app.webhook_audit () INHERITS (webhook_audit)`);

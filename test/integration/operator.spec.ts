@@ -456,11 +456,21 @@ describe('the operator', () => {
     ['2026-08-01T09:00:01.5', 'Asia/Kathmandu', '2026-08-01T03:15:01.500Z'],
     ['2026-08-01T09:00+02:00', 'America/New_York', '2026-08-01T07:00:00.000Z'],
     ['2026-08-01T09:00Z', 'America/New_York', '2026-08-01T09:00:00.000Z'],
+    ['1970-01-01T00:00:00Z', 'UTC', '1970-01-01T00:00:00.000Z'],
+    ['9999-12-31T23:59:59Z', 'UTC', '9999-12-31T23:59:59.000Z'],
   ])('reads after:%s as of %s', (text, zone, instant) => {
     expect(parseFilter(`after:${text}`, 'events', zone).after?.toISOString()).toBe(instant);
   });
-  it.each(['2026-02-30', '2026-08-01T25:00', '2026-8-1', '1', 'August'])('refuses after:%s', (text) => {
-    expect(() => parseFilter(`after:${text}`)).toThrow(/after:2026-08-01/);
+  it.each(['1969-12-31T23:59:59Z', '2026-02-30', '2026-08-01T25:00', '2026-8-1', '1', 'August'])(
+    'refuses after:%s',
+    (text) => {
+      expect(() => parseFilter(`after:${text}`)).toThrow(/after:2026-08-01/);
+    },
+  );
+
+  it('reads a filter of a thousand characters, and refuses a longer one', () => {
+    expect(parseFilter(`error:${'x'.repeat(994)}`).tests).toHaveLength(1);
+    expect(() => parseFilter(`error:${'x'.repeat(995)}`)).toThrow(/at most 1000 characters/);
   });
 
   it.each([

@@ -5,12 +5,14 @@ import { parseFilter } from '../../src/operator/event.filter.js';
 import { AlertStore } from '../../src/storage/desk/alert.store.js';
 import { AttemptStore } from '../../src/storage/desk/attempt.store.js';
 import { AuditStore } from '../../src/storage/desk/audit.store.js';
+import { RejectionStore } from '../../src/storage/desk/rejection.store.js';
 import { DEAD_WINDOW, DeadStore } from '../../src/storage/desk/dead.store.js';
 import { DoctorStore } from '../../src/storage/desk/doctor.store.js';
 import { ReplayStore } from '../../src/storage/desk/replay.store.js';
 import { SearchStore } from '../../src/storage/desk/search.store.js';
 import { StatStore } from '../../src/storage/desk/stat.store.js';
 import { RelayStore } from '../../src/storage/relay.store.js';
+import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 
 // As in predicates.spec: what the desk asks is asked beside events that differ in their source, their tenant or their id alone.
@@ -95,6 +97,33 @@ describe('events', () => {
     expect(await found('id:e')).toEqual(['xye', 'xte', 'sye', 'ste']);
     expect(await found('id:e', ['s'])).toEqual(['sye', 'ste']);
     expect(await found('id:none')).toEqual([]);
+  });
+
+  it('are found by an id within the times that are asked for', async () => {
+    expect(await found('id:e after:2h before:30m')).toHaveLength(4);
+    expect([await found('id:e after:30m'), await found('id:e before:2h')]).toEqual([[], []]);
+  });
+
+  it('have a next page only where there are more', async () => {
+    const paths = ['data.customer', 'data.shop'];
+    const asked = (filter: string) => parseFilter(filter, 'events', 'UTC', Date.now(), paths);
+    const page = async (filter: string, limit: number, configured = ['s']) => {
+      const { events, next } = await search.events(manager, asked(filter), limit, configured);
+      return [events.map(nameOf), next !== undefined];
+    };
+    await database.query(
+      `INSERT INTO webhook_payload_value (source, path, value, claim_id)
+       SELECT source, path, value, id FROM webhook_claim, unnest($1::text[], ARRAY['one', 'other']) v(path, value)`,
+      [paths],
+    );
+    for (const filter of ['source:s', 'data.customer:one']) {
+      expect(await page(filter, 4)).toEqual([['syz', 'sye', 'stz', 'ste'], false]);
+      expect(await page(filter, 3)).toEqual([['syz', 'sye', 'stz'], true]);
+    }
+    expect(await page('data.customer:one', 50, ['s', 'x'])).toEqual([ALL.toReversed(), false]);
+    for (const none of ['data.customer:other', 'data.customer:one after:30m', 'data.customer:one -source:s'])
+      expect(await page(none, 50)).toEqual([[], false]);
+    await database.query('TRUNCATE webhook_payload_value');
   });
 
   it('are found by our id, and by the id of a row', async () => {
@@ -190,10 +219,16 @@ describe('dead rows', () => {
     add({ state: 'dead', settled_at: new Date(ago), reason: 'permanent-error', ...columns });
 
   it('are grouped by their error, the newest group first, each with its own rows', async () => {
-    const later = await died('2040-01-02', { error: 'later', place: 'a.ts:2:2', source: 's', tenant: '' });
-    await died('2040-01-01', { error: 'later', place: 'a.ts:1:1' });
+    const later = await died('2040-01-02', { error: 'later 2', place: 'a.ts:2:2', source: 's', tenant: '' });
+    await died('2040-01-01', { error: 'later 1', place: 'a.ts:1:1' });
     const [first, second] = await groups();
-    expect(first).toMatchObject({ error: 'later', place: 'a.ts:2:2', count: 2, sources: ['s'], tenants: [] });
+    expect(first).toMatchObject({
+      error: 'later 2',
+      place: 'a.ts:2:2',
+      count: 2,
+      sources: ['s'],
+      tenants: [],
+    });
     expect(second).toMatchObject({ count: 8, sources: ['s', 'x'], tenants: ['t', 'y'] });
     const rows = await dead.rows(manager, second!.fingerprint, 50);
     expect(rows.map(({ claimId: of, id }) => [of, id])).toEqual(
@@ -599,6 +634,112 @@ describe('figures', () => {
       ['s', 3],
       ['s', 1],
     ]);
+  });
+});
+
+describe('rejected requests', () => {
+  const store = new RejectionStore();
+  const HOUR = 3_600_000;
+  const id = (nth: number) => `01990000-0000-7000-8000-${String(nth).padStart(12, '0')}`;
+  const reject = (nth: number, source = 's', ageMs = 0, body: string | undefined = 'body') =>
+    store.add(
+      manager,
+      {
+        id: id(nth),
+        at: new Date(Date.now() - ageMs),
+        source,
+        reason: 'wrong-signature',
+        detail: '',
+        diagnosis: '',
+        explanation: '',
+        bytes: 4,
+        contentType: '',
+        headerNames: [],
+        method: 'POST',
+      },
+      body === undefined ? undefined : { url: '/', headers: [], body: Buffer.from(body) },
+    );
+  const listed = async (filter = '', limit = 50, before?: string) =>
+    (await store.list(manager, parseFilter(filter, 'rejections'), limit, before)).map((one) =>
+      Number(one.id.slice(-4)),
+    );
+  const kept = async (source: string, limit = 50, after?: string) =>
+    (await store.kept(manager, source, limit, after)).map((one) => Number(one.id.slice(-4)));
+  afterEach(() => database.query('TRUNCATE webhook_rejection'));
+
+  it('are listed newest first, page by page; those kept of a source oldest first, until they are taken', async () => {
+    for (const nth of [1, 2, 3]) await reject(nth);
+    await reject(4, 'x');
+    await database.query(`UPDATE webhook_rejection SET body = NULL WHERE id = $1`, [id(2)]);
+    expect([
+      await listed(),
+      await listed('source:s'),
+      await listed('', 2),
+      await listed('', 50, id(3)),
+    ]).toEqual([
+      [4, 3, 2, 1],
+      [3, 2, 1],
+      [4, 3],
+      [2, 1],
+    ]);
+    expect([await kept('s'), await kept('s', 1), await kept('s', 50, id(1)), await kept('x')]).toEqual([
+      [1, 3],
+      [1],
+      [3],
+      [4],
+    ]);
+    await store.taken(manager, id(1), 'ok');
+    await database.query(`UPDATE webhook_rejection SET taken_at = now() WHERE id = $1`, [id(3)]);
+    expect([await kept('s'), await kept('x')]).toEqual([[], [4]]);
+  });
+
+  it('lose their bytes after a while, or beyond a sum, and go after a week, or beyond a number', async () => {
+    await reject(1, 's', 8 * 24 * HOUR);
+    await reject(2, 's', 2 * HOUR);
+    for (const nth of [3, 4, 5]) await reject(nth);
+    await store.prune(manager, HOUR, 4, 8);
+    expect([await listed(), await kept('s')]).toEqual([
+      [5, 4, 3, 2],
+      [4, 5],
+    ]);
+    await store.prune(manager, HOUR, 3, 7);
+    expect([await listed(), await kept('s')]).toEqual([[5, 4, 3], [5]]);
+  });
+});
+
+describe('the oldest snapshot', () => {
+  const doctor = new DoctorStore();
+  /** Opens a transaction of this database, and tells its process. */
+  const within = <T>(
+    level: 'REPEATABLE READ' | 'READ COMMITTED',
+    work: (on: EntityManager, pid: number) => Promise<T>,
+  ) => manager.transaction(level, async (on) => work(on, await doctor.backend(on)));
+
+  // Tried again, since autovacuum has one for a moment.
+  it('is of another transaction in this database, and of two the older one', async () => {
+    const other = await createDatabase();
+    try {
+      await until(() =>
+        other.dataSource.transaction('REPEATABLE READ', async (elsewhere) => {
+          await elsewhere.query('SELECT 1');
+          return within('REPEATABLE READ', (own) =>
+            within('REPEATABLE READ', (_first, pid) =>
+              within('REPEATABLE READ', async () => (await doctor.oldestSnapshot(own))?.pid === pid),
+            ),
+          );
+        }),
+      );
+    } finally {
+      await other.drop();
+    }
+  });
+
+  it('is not of a transaction that has none between its statements', async () => {
+    await until(() =>
+      within('READ COMMITTED', () =>
+        within('REPEATABLE READ', async (_past, pid) => (await doctor.oldestSnapshot(manager))?.pid === pid),
+      ),
+    );
   });
 });
 

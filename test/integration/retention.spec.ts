@@ -457,8 +457,18 @@ describe('retention', () => {
     const before = await counts(database);
     expect(await retention.preview()).toMatchObject({ ran: true, claims: 20 });
     expect(await counts(database)).toEqual(before);
-    await database.query('ALTER TABLE webhook_claim RENAME TO webhook_claim_away');
-    await expect(retention.preview()).rejects.toThrow(/webhook_claim/);
+    await database.query('ALTER TABLE webhook_conflict RENAME TO webhook_conflict_away');
+    await expect(retention.preview()).rejects.toThrow(/webhook_conflict/);
+  });
+
+  it('ends where a whole batch of claims, all of one moment, stays since their rows are locked', async () => {
+    const retention = await start('10d');
+    await makePast(database, { source: 'awardee', events: 500, days: [11, 11] });
+    await database.dataSource.transaction(async (other) => {
+      await other.query(`SELECT FROM webhook_outbox FOR UPDATE`);
+      expect(await retention.prune()).toMatchObject({ claims: 0 });
+    });
+    expect(await retention.prune()).toMatchObject({ claims: 500 });
   });
 
   it('one instance at a time prunes', async () => {

@@ -177,6 +177,16 @@ describe('a quick handler, whose rows are leased ahead', () => {
   });
 });
 
+it('a row that may have killed a process is not leased before a slot is free, where no row waits for one', async () => {
+  const inbox = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
+  for (let index = 0; index < 8; index += 1) await inbox.deliverTo('slow', `s-${index}`);
+  await fill(inbox);
+  await until(() => count('slow') === 6);
+  await inbox.query(`UPDATE webhook_outbox SET alone = true, attempt = 1 WHERE leased_by IS NULL`);
+  await inbox.startRound();
+  expect(await inbox.rows('alone AND leased_by IS NOT NULL')).toEqual([]);
+});
+
 it('the concurrency of a source holds for all its handlers together', async () => {
   const inbox = await start({
     providers: twoSources(3),

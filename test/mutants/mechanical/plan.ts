@@ -148,7 +148,11 @@ export const AREAS: readonly Area[] = [
     specs: integration('predicates', 'effects', 'renaming', 'new-effects'),
   },
   { files: 'src/storage/desk/erasure', kinds: SQL, specs: integration('predicates', 'erasure') },
-  { files: 'src/storage/desk/rejection', kinds: SQL, specs: integration('operator.rejections', 'retention') },
+  {
+    files: 'src/storage/desk/rejection',
+    kinds: SQL,
+    specs: integration('predicates.desk', 'operator.rejections', 'retention'),
+  },
   {
     files: 'src/storage/desk/replay',
     kinds: SQL,
@@ -246,7 +250,11 @@ export const AREAS: readonly Area[] = [
     kinds: TIMES,
     specs: integration('rounds', 'relay', 'solo', 'slots', 'woken-names', 'missing-tables'),
   },
-  { files: 'src/outbox/relay/lease-plan', kinds: TIMES, specs: integration('batch', 'rounds', 'relay') },
+  {
+    files: 'src/outbox/relay/lease-plan',
+    kinds: TIMES,
+    specs: integration('batch', 'slots', 'rounds', 'relay'),
+  },
   { files: 'src/outbox/slots/', kinds: TIMES, specs: integration('slots', 'solo') },
   {
     files: 'src/outbox/runs/',
