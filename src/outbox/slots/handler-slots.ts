@@ -8,7 +8,6 @@ import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { RunnableName } from '../../storage/outbox.store.js';
 import { poolSize } from '../../storage/postgres/connection.js';
 import type { Occupant } from '../relay/job.js';
-import { Prefetch } from './prefetch.js';
 import { half, hasRoom, isNext, MAX_INT4, room, usageOf, type Sharing, type Usage } from './shares.js';
 
 /** A handler by one of its names. */
@@ -30,11 +29,12 @@ const CLAIM_RESERVE = 3;
  */
 @Injectable()
 export class HandlerSlots {
+  readonly prefetch = new Prefetch();
+
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
-    private readonly prefetch: Prefetch,
   ) {}
 
   /** @throws ConfigurationError when handlers could take every connection, so that nothing could be claimed while they run */
@@ -129,5 +129,95 @@ export class HandlerSlots {
   private maxHandlers(): number {
     const asked = this.options.relay === false ? undefined : this.options.relay.handlers;
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
+  }
+}
+
+/** Weight of the newest measurement in the moving average. */
+const WEIGHT = 0.2;
+
+/**
+ * Prefetched rows for each slot. If a handler suddenly becomes slow, it keeps no more from other processes. If the process dies, no more go
+ * to the quarantine, where rows run one at a time.
+ */
+const MOST_FOR_SLOT = 2;
+/** Leases that would fit into the time in which these rows are worked off: with half as many, leasing takes a good part of the CPU. */
+const LEASES = 4;
+
+/**
+ * Decides how many rows to lease before slots are free. It keeps moving averages of lease and run times. Where runs are shorter than the
+ * lease statement, slots would stay empty most of the time without a prefetch.
+ */
+class Prefetch {
+  private leaseMs: number | undefined;
+  private readonly runMs = new Map<string, number>();
+
+  recordLease(ms: number): void {
+    this.leaseMs = average(this.leaseMs, ms);
+  }
+
+  recordRun(name: string, ms: number): void {
+    this.runMs.set(name, average(this.runMs.get(name), ms));
+  }
+
+  /** How many rows of a name to lease beyond the slots that are free: at most a few for each slot. */
+  size(name: string, slots: number): number {
+    const runMs = this.runMs.get(name);
+    if (runMs === undefined || this.leaseMs === undefined) return 0;
+    return Math.floor(slots * Math.min(MOST_FOR_SLOT, (LEASES * this.leaseMs) / runMs));
+  }
+}
+
+function average(before: number | undefined, ms: number): number {
+  return before === undefined ? ms : before + WEIGHT * (ms - before);
+}
+
+/** An occupant that waits for a slot. */
+interface Waiting<T extends Occupant> {
+  readonly occupant: T;
+  /** Takes a slot, if there is one for it. */
+  readonly tryBegin: () => boolean;
+  /** False: it does not begin. */
+  readonly resolve: (begins: boolean) => void;
+}
+
+/** Occupants with the same text need the same slot: those of one name, or those in quarantine. */
+const slotOf = ({ rows: [row] }: Occupant) => (row!.alone ? '' : row!.name);
+
+/** Those that wait for a slot. */
+export class SlotQueue<T extends Occupant> {
+  private waiting: Waiting<T>[] = [];
+
+  /** Resolves with true in its slot, with false when it was taken out before. */
+  wait(occupant: T, tryBegin: () => boolean): Promise<boolean> {
+    return new Promise((resolve) => this.waiting.push({ occupant, tryBegin, resolve }));
+  }
+
+  /** Takes out those that `leaves` says, and gives them back. */
+  remove(leaves: (occupant: T) => boolean): T[] {
+    const taken = this.waiting.filter(({ occupant }) => leaves(occupant));
+    this.waiting = this.waiting.filter((one) => !taken.includes(one));
+    for (const { resolve } of taken) resolve(false);
+    return taken.map(({ occupant }) => occupant);
+  }
+
+  /** Starts the occupants that get a slot. A row in quarantine comes first. Of the others, a name with fewer running rows comes first. */
+  fill(occupants: () => readonly Occupant[]): void {
+    if (this.waiting.length === 0) return;
+    const running = new Map<string, number>();
+    for (const { begun, rows } of occupants())
+      if (begun) running.set(rows[0]!.name, (running.get(rows[0]!.name) ?? 0) + 1);
+    const rank = ({ rows: [row] }: Occupant) => (row!.alone ? -1 : (running.get(row!.name) ?? 0));
+    const inOrder = this.waiting.toSorted((a, b) => rank(a.occupant) - rank(b.occupant));
+    // A name that has no slot for one row has none for the next: of a hundred that wait, two are asked about.
+    const full = new Set<string>();
+    const begun = new Set<Waiting<T>>();
+    for (const one of inOrder) {
+      const slot = slotOf(one.occupant);
+      if (full.has(slot)) continue;
+      if (one.tryBegin()) begun.add(one);
+      else full.add(slot);
+    }
+    this.waiting = this.waiting.filter((one) => !begun.has(one));
+    for (const { resolve } of begun) resolve(true);
   }
 }
