@@ -36,13 +36,7 @@ export const ACCELERATORS: readonly Accelerator[] = [
   },
   {
     name: 'prefetch',
-    off: [
-      {
-        file: 'src/outbox/slots/handler-slots.ts',
-        find: 'const MOST_FOR_SLOT = 2;',
-        replace: 'const MOST_FOR_SLOT = 0;',
-      },
-    ],
+    off: [{ file: 'src/outbox/slots/prefetch.ts', find: 'const MOST = 2;', replace: 'const MOST = 0;' }],
     bench: 'drain',
     contender: 'handlers, ours',
     value: 'rate',

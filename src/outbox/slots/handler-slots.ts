@@ -8,6 +8,7 @@ import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { RunnableName } from '../../storage/outbox.store.js';
 import { poolSize } from '../../storage/postgres/connection.js';
 import type { Occupant } from '../relay/job.js';
+import { Prefetch } from './prefetch.js';
 import { half, hasRoom, isNext, MAX_INT4, room, usageOf, type Sharing, type Usage } from './shares.js';
 
 /** A handler by one of its names. */
@@ -130,45 +131,6 @@ export class HandlerSlots {
     const asked = this.options.relay === false ? undefined : this.options.relay.handlers;
     return asked ?? Math.max(1, poolSize(this.dataSource) - CLAIM_RESERVE);
   }
-}
-
-/** Weight of the newest measurement in the moving average. */
-const WEIGHT = 0.2;
-
-/**
- * Prefetched rows for each slot. If a handler suddenly becomes slow, it keeps no more from other processes. If the process dies, no more go
- * to the quarantine, where rows run one at a time.
- */
-const MOST_FOR_SLOT = 2;
-/** Leases that would fit into the time in which these rows are worked off: with half as many, leasing takes a good part of the CPU. */
-const LEASES = 4;
-
-/**
- * Decides how many rows to lease before slots are free. It keeps moving averages of lease and run times. Where runs are shorter than the
- * lease statement, slots would stay empty most of the time without a prefetch.
- */
-class Prefetch {
-  private leaseMs: number | undefined;
-  private readonly runMs = new Map<string, number>();
-
-  recordLease(ms: number): void {
-    this.leaseMs = average(this.leaseMs, ms);
-  }
-
-  recordRun(name: string, ms: number): void {
-    this.runMs.set(name, average(this.runMs.get(name), ms));
-  }
-
-  /** How many rows of a name to lease beyond the slots that are free: at most a few for each slot. */
-  size(name: string, slots: number): number {
-    const runMs = this.runMs.get(name);
-    if (runMs === undefined || this.leaseMs === undefined) return 0;
-    return Math.floor(slots * Math.min(MOST_FOR_SLOT, (LEASES * this.leaseMs) / runMs));
-  }
-}
-
-function average(before: number | undefined, ms: number): number {
-  return before === undefined ? ms : before + WEIGHT * (ms - before);
 }
 
 /** An occupant that waits for a slot. */
