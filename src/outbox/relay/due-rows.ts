@@ -39,11 +39,6 @@ export class DueRows {
     return this.timed(leaseMs, (manager) => this.store.leaseAlone(manager, id, leaseMs, names));
   }
 
-  /** Those of the names that have due rows. */
-  namesAmong(names: readonly string[], leaseMs: number): Promise<ReadonlySet<string>> {
-    return onConnection(this.dataSource, (manager) => this.store.dueNames(manager, names), leaseMs);
-  }
-
   /** Says of a row that is about to run what its former attempts tell. */
   reportHistory(row: LeasedRow): void {
     if (row.alone)

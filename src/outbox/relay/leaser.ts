@@ -11,7 +11,7 @@ import { FailureSettler } from '../runs/failure.settler.js';
 import type { StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { LastPolls } from './last-polls.js';
-import { LeasePlan, type LeaseGroup, type Poll } from './lease-plan.js';
+import { LeasePlan, type LeaseGroup } from './lease-plan.js';
 import { LoneStatements } from '../runs/lone-statements.js';
 import { MismatchedRows } from './mismatched-rows.js';
 import { Turns } from './turns.js';
@@ -28,9 +28,6 @@ export interface Starting {
 /** As many rows as a poll must find for there to be more: the least that it was limited to. */
 const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
   alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
-
-/** Asking which of fewer are due costs as much as leasing them. */
-const MANY_BATCHES = 4;
 
 /** Leases due rows and starts them. A round consists of polls, and each poll is one statement. */
 @Injectable()
@@ -71,7 +68,6 @@ export class Leaser {
     const [quarantine] = polls;
     // The quarantine's poll has all names that are not paused. Prefetched rows of a paused name must not begin.
     await this.giveBackWaiting(({ name }) => !quarantine!.names.includes(name));
-    await this.skipEmptyBatches(polls, leaseMs);
     let moved = 0;
     for (const poll of polls) {
       if (this.last.wereEmpty(poll)) continue;
@@ -81,19 +77,6 @@ export class Leaser {
     }
     // Rows that have just moved to the quarantine need not wait for another round.
     if (moved > 0) await this.leaseGroup(quarantine!.group(this.runner.occupants), leaseMs, starting);
-  }
-
-  /** Each batched handler has a lease statement of its own. One statement finds out which of many have due rows. */
-  private async skipEmptyBatches(polls: readonly Poll[], leaseMs: number): Promise<void> {
-    const batched = polls.filter((poll) => poll.batched && !this.last.wereEmpty(poll));
-    if (batched.length < MANY_BATCHES) return;
-    const names = batched.flatMap((poll) => poll.names);
-    this.last.begin();
-    const due = await this.dueRows.namesAmong(names, leaseMs);
-    this.last.record(
-      names.filter((name) => !due.has(name)),
-      false,
-    );
   }
 
   /** Rows of these names have been committed: the next round polls for them. */
