@@ -55,19 +55,6 @@ export const ACCELERATORS: readonly Accelerator[] = [
     value: 'p50',
   },
   {
-    name: 'one poll for many batches',
-    off: [
-      {
-        file: 'src/outbox/relay/leaser.ts',
-        find: 'const MANY_BATCHES = 4;',
-        replace: 'const MANY_BATCHES = Infinity;',
-      },
-    ],
-    bench: 'drain',
-    contender: 'batches, ours beside 200 others',
-    value: 'rate',
-  },
-  {
     name: 'group settle',
     off: [
       {

@@ -2,15 +2,14 @@ import { Injectable } from '@nestjs/common';
 import type { Classifier } from '../core/classify.js';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import { ConfigurationError, WebhookInboxError } from '../core/errors.js';
-import { headOf, type WebhookEvent } from '../core/event.js';
+import type { WebhookEvent } from '../core/event.js';
 import type { ResolvedRecord } from '../core/options/resolve-work.js';
 import type { EngineRoute } from '../core/options/resolve-transports.js';
 import type { Rate } from '../core/options/rate.js';
 import type { RetryPolicy } from '../core/options/retry.js';
 import type { EffectOptions, HandlerOptions } from '../core/options/work-options.js';
 import type { BatchContext, BatchEvent, EffectContext, HandlerContext } from '../core/context.js';
-import { foundTwice, type Origin } from './origin.js';
-import { typeMatches } from './type-pattern.js';
+import { checkName, type Origin } from './origin.js';
 
 interface Work {
   /** The full, stable name, as in `webhook_outbox.name`. */
@@ -73,8 +72,22 @@ export interface Route {
   readonly source: string;
 }
 
-/** As `webhook_outbox.name` holds them. */
-const MAX_NAME_BYTES = 255;
+/** The part of a leased row that says how it is run. */
+interface OwedRow {
+  readonly kind: 'handler' | 'effect';
+  readonly name: string;
+  readonly event?: { readonly type: string };
+  readonly previousResult?: string;
+}
+
+/** Whether an event type matches: exact, or with `*` standing for any text, the empty one and dots included. */
+export function typeMatches(pattern: string, type: string): boolean {
+  const star = pattern.indexOf('*');
+  if (star === -1) return pattern === type;
+  const before = pattern.slice(0, star);
+  const after = pattern.slice(star + 1);
+  return type.length >= before.length + after.length && type.startsWith(before) && type.endsWith(after);
+}
 
 /** The work that this process can run. It is filled once at boot. */
 @Injectable()
@@ -91,7 +104,7 @@ export class HandlerRegistry {
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addHandler(handler: Handler): void {
     for (const name of namesOf(handler)) {
-      this.accept(name, handler, this.handlersByName.get(name) ?? this.routesByName.get(name));
+      checkName(name, handler, this.handlersByName.get(name) ?? this.routesByName.get(name));
       this.handlersByName.set(name, handler);
     }
     this.sharing = undefined;
@@ -101,7 +114,7 @@ export class HandlerRegistry {
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addEffect(effect: Effect): void {
     for (const name of namesOf(effect)) {
-      this.accept(name, effect, this.effectsByName.get(name));
+      checkName(name, effect, this.effectsByName.get(name));
       this.effectsByName.set(name, effect);
     }
   }
@@ -117,10 +130,17 @@ export class HandlerRegistry {
     return effect && this.engines.get(effect);
   }
 
+  /** Whether a leased effect goes to an engine. One whose call was made here ends here: only its completion is missing. */
+  goesToEngine({ name, previousResult }: OwedRow): boolean {
+    const engine = this.engineOf(name);
+    if (engine === undefined) return false;
+    return previousResult === undefined || engine.elsewhere.includes(name);
+  }
+
   /** @throws ConfigurationError when the name is taken, or longer than a row can hold */
   addRoute(route: Route): void {
     const taken = this.routesByName.get(route.name) ?? this.handlersByName.get(route.name);
-    this.accept(route.name, route, taken);
+    checkName(route.name, route, taken);
     this.routesByName.set(route.name, route);
   }
 
@@ -172,6 +192,12 @@ export class HandlerRegistry {
 
   takes({ types }: Handler, type: string): boolean {
     return types.some((pattern) => typeMatches(pattern, type));
+  }
+
+  /** Whether a row's handler does not take its event's type: the name was another handler's when the event was claimed. */
+  mismatches({ kind, name, event }: OwedRow): boolean {
+    const handler = kind === 'handler' ? this.handlersByName.get(name) : undefined;
+    return handler !== undefined && event !== undefined && !this.takes(handler, event.type);
   }
 
   /** By its name or a former one. */
@@ -230,29 +256,5 @@ export class HandlerRegistry {
   /** Every name of a row that this process has code for. */
   names(): string[] {
     return [...this.handlersByName.keys(), ...this.effectsByName.keys(), ...this.routesByName.keys()];
-  }
-
-  private accept(name: string, work: Route | Work, taken: Route | Work | undefined): void {
-    const { at } = work.origin;
-    const bytes = Buffer.byteLength(name);
-    if (bytes > MAX_NAME_BYTES) {
-      throw new ConfigurationError(
-        `${at}: expected a full name (source/name) of at most ${MAX_NAME_BYTES} bytes, received ${bytes}: '${headOf(name, 60)}…'; ` +
-          `give the handler a shorter \`name\``,
-      );
-    }
-    if (taken === work) {
-      throw new ConfigurationError(
-        `${at}: expected former names in \`was\`, each once, received '${name}' twice`,
-      );
-    }
-    if (taken !== undefined) {
-      throw foundTwice(
-        `'${name}' is registered twice`,
-        taken.origin,
-        work.origin,
-        'Names of handlers, former ones too, are unique for a source, and names of effects for an application: rename one of them',
-      );
-    }
   }
 }

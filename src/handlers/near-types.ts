@@ -1,7 +1,6 @@
 import { nearMiss } from '../core/options/did-you-mean.js';
 import type { Provider } from '../core/provider.js';
-import type { Handler } from './handler.registry.js';
-import { typeMatches } from './type-pattern.js';
+import { typeMatches, type Handler } from './handler.registry.js';
 
 /** Warnings for types that a provider does not send, and that are nearly one of its own. Their handlers never run. */
 export function nearTypes(

@@ -24,9 +24,7 @@ import { Notifier } from './wake/notifier.js';
 import { OrderKeys } from './enqueue/order-keys.js';
 import { Outbox } from './enqueue/outbox.js';
 import { OutboxRelay } from './relay/outbox.relay.js';
-import { Prefetch } from './slots/prefetch.js';
 import { PausedNames } from './relay/paused-names.js';
-import { RowRunner } from './relay/row.runner.js';
 import { Rounds } from './relay/rounds.js';
 import { RelayLoop } from './relay/relay.loop.js';
 import { Solos } from './slots/solo.js';
@@ -69,11 +67,9 @@ export const outboxProviders = [
   OrderKeys,
   Outbox,
   OutboxRelay,
-  Prefetch,
   PausedNames,
   RelayLoop,
   Rounds,
-  RowRunner,
   RunTransactions,
   Solos,
   StaleFilter,

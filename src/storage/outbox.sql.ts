@@ -93,13 +93,6 @@ export const leaseDue = (limit: number) => `
 /** To a power of ten, so that there are few texts. */
 const roundedUp = (limit: number) => 10 ** Math.ceil(Math.log10(Math.max(limit, 10)));
 
-/** Which of these names have rows due: for those that are leased one by one. LATERAL as above. */
-export const DUE_NAMES = `
-  SELECT n.name FROM unnest($1::text[]) AS n(name)
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM webhook_outbox
-      WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name AND due_at <= now() AND ${FREE} LIMIT 1) due`;
-
 // The quarantine: the first row of its line. A handler that has moved here gets its run, and is dead when the losses here use its attempts
 // up.
 export const LEASE_ALONE = `

@@ -11,7 +11,6 @@ import {
 import { plannedOnce } from './postgres/one-message.js';
 import {
   BEGIN_EFFECT,
-  DUE_NAMES,
   EXCUSE,
   EXHAUSTED_SINCE,
   LEASE_ALONE,
@@ -75,12 +74,6 @@ export class OutboxStore {
       names.map((n) => n.since ?? '-infinity'),
     ]);
     return leaseResult(rows, owner);
-  }
-
-  /** Those of the names that have rows due. */
-  async dueNames(manager: EntityManager, names: readonly string[]): Promise<Set<string>> {
-    const rows = await plannedOnce<{ name: string }>(manager, DUE_NAMES, [names]);
-    return new Set(rows.map(({ name }) => name));
   }
 
   /** Leases the first row of the quarantine, if it has one of the names. */

@@ -334,16 +334,6 @@ describe('a lease', () => {
     },
   );
 
-  it.each([...DECOYS, ['in quarantine', { ...FREE, alone: true }] as const])(
-    'is not asked for by a row %s',
-    async (_, row) => {
-      await add(row);
-      expect(await outbox.dueNames(manager, ['mail'])).toEqual(new Set());
-      await add(FREE);
-      expect(await outbox.dueNames(manager, ['mail', 'fax'])).toEqual(new Set(['mail']));
-    },
-  );
-
   it('begins where the lease before has ended, with the same due time', async () => {
     const since = ago(HOUR);
     await add({ ...FREE, due_at: ago(2 * HOUR) });

@@ -1,7 +1,5 @@
-import { Injectable } from '@nestjs/common';
-import { OnWebhook, type BatchEvent } from '../../src/index.js';
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
-import { DUE_NAMES, LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
+import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { hear } from '../support/statements.js';
@@ -118,44 +116,5 @@ describe('rounds of the relay', () => {
     expect(new Set(leased)).toEqual(new Set(['grants/handle']));
     expect(looks.filter(({ sql }) => sql === LEASE_ALONE)).toEqual([]);
     script.handle = () => undefined;
-  });
-});
-
-describe('rounds of a relay with many batched handlers', () => {
-  @Injectable()
-  class Batches {
-    readonly taken: string[] = [];
-
-    @OnWebhook('awardee', 'first', { batch: 10 })
-    async first(events: readonly BatchEvent[]) {
-      this.taken.push(...events.map(({ eventId }) => eventId));
-    }
-    @OnWebhook('awardee', 'second', { batch: 10 })
-    async second(events: readonly BatchEvent[]) {
-      this.taken.push(...events.map(({ eventId }) => eventId));
-    }
-    @OnWebhook('awardee', 'third', { batch: 10 })
-    async third() {}
-    @OnWebhook('awardee', 'fourth', { batch: 10 })
-    async fourth() {}
-    @OnWebhook('awardee', 'fifth', { batch: 10 })
-    async fifth() {}
-  }
-
-  it('ask once which of them have work, and lease for those alone', async () => {
-    const own = await start({ providers: [Batches], webhooks: { sources, relay: { handOff: false } } });
-    try {
-      const looks = async () => {
-        const heard = await hear(own.dataSource, () => own.relay.tick());
-        return heard.flatMap(({ sql }) => (sql === DUE_NAMES ? ['which'] : LEASES.has(sql) ? ['lease'] : []));
-      };
-      expect(await looks()).toEqual(['which']);
-      await own.deliver('b-first', 'first');
-      await own.deliver('b-second', 'second');
-      expect(await looks()).toEqual(['which', 'lease', 'lease']);
-      expect(own.app.get(Batches).taken.toSorted()).toEqual(['b-first', 'b-second']);
-    } finally {
-      await own.stop();
-    }
   });
 });

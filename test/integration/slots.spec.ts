@@ -1,6 +1,6 @@
 import { Injectable, type Type } from '@nestjs/common';
 import { OnEffect, OnWebhook, Outbox, Pauses, type WebhooksOptions } from '../../src/index.js';
-import { Prefetch } from '../../src/outbox/slots/prefetch.js';
+import { HandlerSlots } from '../../src/outbox/slots/handler-slots.js';
 import { PauseStore } from '../../src/storage/pause.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
@@ -104,7 +104,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
   /** As if its runs had been short until now, and then hang: 6 of 7 slots taken, and 14 rows, two for each slot, waiting for one. */
   async function flood(): Promise<TestInbox> {
     const inbox = await start({ providers: twoSources(1), webhooks: { sources: sources() } });
-    const prefetch = inbox.app.get(Prefetch);
+    const { prefetch } = inbox.app.get(HandlerSlots);
     prefetch.recordRun('slow/slow-0', 1);
     prefetch.recordLease(100);
     for (let index = 0; index < 40; index += 1) await inbox.deliverTo('slow', `s-${index}`);

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { setTimeout as pause } from 'node:timers/promises';
 import { OnEffect, OnWebhook, Outbox, type WebhookEvent } from '../../src/index.js';
 import type { RelayOptions } from '../../src/core/options/options.js';
-import { Prefetch } from '../../src/outbox/slots/prefetch.js';
+import { HandlerSlots } from '../../src/outbox/slots/handler-slots.js';
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { runDue } from '../../src/testing/index.js';
@@ -130,7 +130,7 @@ it('a wake without names that finds all places taken is not lost', async () => {
 
 it('rows that were leased ahead and given back at a renewal are looked for', async () => {
   await start(NEVER);
-  const prefetch = inbox.app.get(Prefetch);
+  const { prefetch } = inbox.app.get(HandlerSlots);
   prefetch.recordRun('busy/handle', 1);
   prefetch.recordLease(100);
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('busy', `${nth}`);

@@ -54,7 +54,7 @@ export class DeliveryClaims {
     for (const { name } of onlyRoutes) await this.claimer.giveSkipped(manager, event, name);
     const runnable = [...this.runnable(source), ...onlyRoutes];
     const found = await this.store.leaseEvent(manager, lease.owner, lease.ms, event, runnable);
-    const mismatched = this.mismatched.find(found.leased);
+    const mismatched = found.leased.filter((row) => this.registry.mismatches(row));
     await this.mismatched.giveBack(manager, mismatched);
     const leased = found.leased.filter((row) => !mismatched.includes(row));
     return { ...found, won: false, leased, busy: found.busy + mismatched.length };

@@ -43,13 +43,6 @@ export class HandOver {
     return this.link(transport).room;
   }
 
-  /** Whether a leased effect goes to an engine. One whose call was made here ends here: only its completion is missing. */
-  takes({ name, previousResult }: LeasedRow): boolean {
-    const engine = this.registry.engineOf(name);
-    if (engine === undefined) return false;
-    return previousResult === undefined || engine.elsewhere.includes(name);
-  }
-
   /** @throws when the end could not be recorded: the lease ends by itself, and the message goes out again under the same id */
   run(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
     return runAttempt(

@@ -1,21 +1,19 @@
-import { Inject, Injectable } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { Alerts } from '../../core/telemetry/alerts.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { neutral } from '../../core/neutral.js';
-import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { Tally } from '../../core/telemetry/tally.js';
-import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
-import type { Outcomes } from '../runs/batch.runner.js';
+import { HAND_OVER_MS } from '../engine/engine-link.js';
+import { HandOver } from '../engine/hand-over.js';
+import { BatchRunner, type Outcomes } from '../runs/batch.runner.js';
 import { Deadline } from '../runs/deadline.js';
+import { EffectRunner } from '../runs/effect.runner.js';
+import { HandlerRunner } from '../runs/handler.runner.js';
 import type { HeldSlot, Job, Occupant, StartedJob } from './job.js';
-import { HandlerSlots } from '../slots/handler-slots.js';
-import { Prefetch } from '../slots/prefetch.js';
-import { SlotQueue } from '../slots/slot-queue.js';
+import { HandlerSlots, SlotQueue } from '../slots/handler-slots.js';
 import { rowFacts } from './row-facts.js';
-import { RowRunner } from './row.runner.js';
 import { Solos } from '../slots/solo.js';
 import { add, report, type TickReport } from './tick-report.js';
 import { WakeUp } from '../wake/wake-up.js';
@@ -31,12 +29,12 @@ export class JobRunner {
   private readonly queue = new SlotQueue<Occupant>();
 
   constructor(
-    @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
     private readonly slots: HandlerSlots,
-    private readonly prefetch: Prefetch,
-    private readonly rows: RowRunner,
-    private readonly alerts: Alerts,
+    private readonly handlers: HandlerRunner,
+    private readonly batches: BatchRunner,
+    private readonly effects: EffectRunner,
+    private readonly handOver: HandOver,
     private readonly tally: Tally,
     private readonly solos: Solos,
     private readonly wakeUp: WakeUp,
@@ -122,7 +120,6 @@ export class JobRunner {
     after: Promise<unknown> | undefined,
   ): StartedJob {
     const row = rows[0]!;
-    for (const one of rows) this.reportHistory(one);
     const solo = row.alone && row.wasLost ? this.solos.of(row, () => this.letOthersBegin()) : undefined;
     const job: Job = { rows, leaseEndsAt, deadline: new Deadline(row.name), begun, solo };
     const slotTaken = this.takeSlot(job);
@@ -178,10 +175,10 @@ export class JobRunner {
   private async run(job: StartedJob): Promise<Outcomes> {
     let outcomes: Outcomes = new Map();
     const [row] = job.rows;
-    if (job.rows.length === 1) job.deadline.limit(this.rows.limitOf(row!));
+    if (job.rows.length === 1) job.deadline.limit(this.limitOf(row!));
     const startedAt = performance.now();
     try {
-      outcomes = await this.rows.run(job);
+      outcomes = await this.runRows(job);
     } catch (error) {
       this.logger.error(logLine(`the end of a run was not recorded: ${errorText(error)}`, rowFacts(row!)));
     } finally {
@@ -190,7 +187,7 @@ export class JobRunner {
       this.all.delete(job);
     }
     if (row!.kind === 'handler')
-      this.prefetch.recordRun(this.registry.handler(row!.name)!.name, performance.now() - startedAt);
+      this.slots.prefetch.recordRun(this.registry.handler(row!.name)!.name, performance.now() - startedAt);
     this.queue.fill(() => this.occupants);
     for (const { id, event } of job.rows) {
       if (!outcomes.has(id)) outcomes.set(id, 'lost');
@@ -200,13 +197,23 @@ export class JobRunner {
     return outcomes;
   }
 
-  private reportHistory(row: LeasedRow): void {
-    if (row.alone)
-      this.logger.warn(logLine('the last attempt never ended', rowFacts(row, { lost: row.lost })));
-    if (row.kind !== 'handler' || (row.tries === 1 && !row.alone)) return;
-    if (this.options.sources.get(row.event!.source)?.retries !== 'provider') return;
-    const { source, tenant, eventId } = row.event!;
-    const event = { source, tenant, eventId };
-    this.alerts.raise({ kind: 'not-redelivered', outboxId: row.id, name: row.name, event });
+  /** How long the run of a row may take, in milliseconds. */
+  private limitOf(row: LeasedRow): number {
+    if (row.kind === 'handler') return this.registry.handler(row.name)!.timeoutMs;
+    return this.registry.goesToEngine(row) ? HAND_OVER_MS : this.registry.effect(row.name)!.timeoutMs;
+  }
+
+  /** Runs the code, by the kind of the work. @throws when an end could not be recorded */
+  private async runRows({ rows, deadline: { signal } }: Job): Promise<Outcomes> {
+    const row = rows[0]!;
+    // Lost, or given back at a shutdown, before it could begin.
+    if (signal.aborted) return new Map();
+    if (row.kind === 'effect') {
+      const runner = this.registry.goesToEngine(row) ? this.handOver : this.effects;
+      return new Map([[row.id, await runner.run(row, signal)]]);
+    }
+    const handler = this.registry.handler(row.name)!;
+    if (handler.batch !== undefined) return this.batches.run(handler, rows, signal);
+    return new Map([[row.id, await this.handlers.run(row, signal, handler.timeoutMs)]]);
   }
 }

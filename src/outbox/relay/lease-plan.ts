@@ -33,8 +33,6 @@ export interface Poll {
   readonly names: readonly string[];
   /** The quarantine of rows with a lost attempt. */
   readonly alone: boolean;
-  /** It is for one handler with `batch`. */
-  readonly batched: boolean;
   /** The names and row limits of the statement, given the jobs that run at this moment. */
   group(jobs: Iterable<Occupant>): LeaseGroup;
 }
@@ -94,7 +92,7 @@ export class LeasePlan {
     const batched = all.filter(([, handler]) => handler.batch !== undefined);
     const single = all.filter(([, handler]) => handler.batch === undefined);
     const poll = (works: readonly NamedWork[], group: Poll['group'], more: Partial<Poll> = {}): Poll => {
-      return { names: works.map(([name]) => name), alone: false, batched: false, group, ...more };
+      return { names: works.map(([name]) => name), alone: false, group, ...more };
     };
     return [
       // First: the other groups would leave it no slot.
@@ -102,9 +100,7 @@ export class LeasePlan {
         alone: true,
       }),
       poll(single, (jobs) => this.handlerRoom(single, this.slots.usage(sharing, jobs), prefetches)),
-      ...batched.map((one) =>
-        poll([one], (jobs) => this.batchGroup(one, this.slots.usage(sharing, jobs)), { batched: true }),
-      ),
+      ...batched.map((one) => poll([one], (jobs) => this.batchGroup(one, this.slots.usage(sharing, jobs)))),
       poll([...this.registry.routes()], () => this.routeGroup()),
       poll(local, (jobs) => this.effectGroup(local, [...jobs])),
       poll(handed, (jobs) => this.engineGroup(handed, [...jobs])),

@@ -3,17 +3,16 @@ import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { DueRows } from './due-rows.js';
-import { EmptyNames } from './empty-names.js';
 import { FailureSettler } from '../runs/failure.settler.js';
 import type { StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
-import { LeasePlan, type LeaseGroup, type Poll } from './lease-plan.js';
+import { LastPolls } from './last-polls.js';
+import { LeasePlan, type LeaseGroup } from './lease-plan.js';
 import { LoneStatements } from '../runs/lone-statements.js';
-import { Prefetch } from '../slots/prefetch.js';
-import { LeaseCursors } from './lease-cursors.js';
 import { MismatchedRows } from './mismatched-rows.js';
 import { Turns } from './turns.js';
 import type { WokenNames } from '../wake/wake-up.js';
@@ -30,16 +29,12 @@ export interface Starting {
 const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
   alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
 
-/** Asking which of fewer are due costs as much as leasing them. */
-const MANY_BATCHES = 4;
-
 /** Leases due rows and starts them. A round consists of polls, and each poll is one statement. */
 @Injectable()
 export class Leaser {
   private readonly logger = new InboxLogger();
   private leasing: Promise<unknown> = Promise.resolve();
-  private readonly empty = new EmptyNames();
-  private readonly cursors = new LeaseCursors();
+  private readonly last = new LastPolls();
   private stopped = false;
   private suspended = false;
 
@@ -48,7 +43,7 @@ export class Leaser {
     private readonly plan: LeasePlan,
     private readonly dueRows: DueRows,
     private readonly store: OutboxStore,
-    private readonly prefetch: Prefetch,
+    private readonly registry: HandlerRegistry,
     private readonly turns: Turns,
     private readonly runner: JobRunner,
     private readonly failures: FailureSettler,
@@ -67,50 +62,32 @@ export class Leaser {
     const { leaseMs } = runningRelay(this.options);
     if (this.runner.isExclusive) return;
     // A connection that is half open never answers: it is given up, and the next round has another.
-    if (await this.turns.give(leaseMs)) {
-      this.empty.forget(undefined);
-      this.cursors.forget(undefined);
-    }
-    if (this.empty.hasEverything(this.plan.nameCounts)) return;
+    if (await this.turns.give(leaseMs)) this.last.forget(undefined);
+    if (this.last.wereAllEmpty(this.plan.nameCounts)) return;
     const polls = await this.plan.polls(leaseMs, prefetches);
     const [quarantine] = polls;
     // The quarantine's poll has all names that are not paused. Prefetched rows of a paused name must not begin.
     await this.giveBackWaiting(({ name }) => !quarantine!.names.includes(name));
-    await this.skipEmptyBatches(polls);
     let moved = 0;
     for (const poll of polls) {
-      if (this.empty.hasAll(poll)) continue;
+      if (this.last.wereEmpty(poll)) continue;
       const wanted = poll.group(this.runner.occupants);
-      moved += await this.leaseGroup(this.empty.without(wanted), leaseMs, starting);
+      moved += await this.leaseGroup(this.last.withoutEmpty(wanted), leaseMs, starting);
       if (this.runner.isExclusive) return;
     }
     // Rows that have just moved to the quarantine need not wait for another round.
     if (moved > 0) await this.leaseGroup(quarantine!.group(this.runner.occupants), leaseMs, starting);
   }
 
-  /** Each batched handler has a lease statement of its own. One statement finds out which of many have due rows. */
-  private async skipEmptyBatches(polls: readonly Poll[]): Promise<void> {
-    const batched = polls.filter((poll) => poll.batched && !this.empty.hasAll(poll));
-    if (batched.length < MANY_BATCHES) return;
-    const names = batched.flatMap((poll) => poll.names);
-    this.empty.beginPoll();
-    const due = await this.dueRows.namesAmong(names);
-    this.empty.record(
-      names.filter((name) => !due.has(name)),
-      false,
-    );
-  }
-
   /** Rows of these names have been committed: the next round polls for them. */
   wake(names: WokenNames): void {
-    this.empty.forget(names);
-    this.cursors.forget(names);
+    this.last.forget(names);
     this.turns.wake(names);
   }
 
   /** Whether the last poll found no due row of this name. */
   wasEmpty(name: string): boolean {
-    return this.empty.has(name);
+    return this.last.wasEmpty(name);
   }
 
   /** No more leases. */
@@ -153,26 +130,27 @@ export class Leaser {
   /** Says how many rows have come into the quarantine. */
   private async leaseGroup(group: LeaseGroup, leaseMs: number, starting: Starting): Promise<number> {
     const { limit, alone = false } = group;
-    const names = alone ? group.names : this.cursors.of(group.names);
+    const names = alone ? group.names : this.last.withCursors(group.names);
     if (this.isHalted || limit <= 0 || names.length === 0) return 0;
     const startedAt = performance.now();
-    this.empty.beginPoll();
-    const lease = alone ? this.dueRows.leaseQuarantined(names) : this.dueRows.lease(names, limit);
-    const { leased, exhausted, moved, lastDue } = await lease;
+    this.last.begin();
+    const { leased, exhausted, moved, lastDue } = alone
+      ? await this.dueRows.leaseQuarantined(names, leaseMs)
+      : await this.dueRows.lease(names, limit, leaseMs);
     const found = leased.length + exhausted.length + moved;
     const isFull = found >= mostOf(group);
     const hinted = names.some(({ since }) => since !== undefined);
-    if (isFull && !alone) this.cursors.ended(names, lastDue);
-    else if (hinted) this.cursors.forget(names.map(({ name }) => name));
+    if (isFull && !alone) this.last.recordFull(names, lastDue);
+    else if (hinted) this.last.forgetCursors(names);
     // Behind a hint there was nothing more: before it there may be.
     if (isFull || !hinted)
-      this.empty.record(
+      this.last.record(
         group.names.map(({ name }) => name),
         isFull,
         alone,
       );
     else if (found === 0) return this.leaseGroup(group, leaseMs, starting);
-    this.failures.reportExhausted(exhausted);
+    if (exhausted.length > 0) this.failures.reportExhausted(exhausted);
     if (!alone)
       this.turns.noteBacklog(
         leased,
@@ -184,11 +162,12 @@ export class Leaser {
       return moved;
     }
     const orphans = leased.filter(({ kind, event }) => kind === 'handler' && event === undefined);
-    const mismatched = this.mismatched.find(leased);
+    const mismatched = leased.filter((row) => this.registry.mismatches(row));
     const whole = leased.filter((row) => !orphans.includes(row) && !mismatched.includes(row));
-    if (leased.length > 0) this.prefetch.recordLease(performance.now() - startedAt);
-    for (const rows of this.plan.jobs(whole))
+    for (const rows of this.plan.jobs(whole)) {
+      for (const row of rows) this.dueRows.reportHistory(row);
       starting.onStart(this.runner.start(rows, startedAt + leaseMs, false, starting.after));
+    }
     for (const row of orphans) await this.failures.bury(row);
     if (mismatched.length > 0)
       await this.statements.send((manager) => this.mismatched.giveBack(manager, mismatched));

@@ -3,7 +3,6 @@ import type { EntityManager } from 'typeorm';
 import { Alerts } from '../../core/telemetry/alerts.js';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { logLine } from '../../core/log/log.js';
-import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { rowFacts } from './row-facts.js';
@@ -24,17 +23,9 @@ export class MismatchedRows {
   private readonly alerted = new Set<string>();
 
   constructor(
-    private readonly registry: HandlerRegistry,
     private readonly store: OutboxStore,
     private readonly alerts: Alerts,
   ) {}
-
-  find(rows: readonly LeasedRow[]): LeasedRow[] {
-    return rows.filter(({ kind, name, event }) => {
-      const handler = kind === 'handler' ? this.registry.handler(name) : undefined;
-      return handler !== undefined && event !== undefined && !this.registry.takes(handler, event.type);
-    });
-  }
 
   /** Gives their leases back; none of their attempts counts. */
   async giveBack(manager: EntityManager, rows: readonly LeasedRow[]): Promise<void> {

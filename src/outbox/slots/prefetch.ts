@@ -1,5 +1,3 @@
-import { Injectable } from '@nestjs/common';
-
 /** Weight of the newest measurement in the moving average. */
 const WEIGHT = 0.2;
 
@@ -15,7 +13,6 @@ const LEASES = 4;
  * Decides how many rows to lease before slots are free. It keeps moving averages of lease and run times. Where runs are shorter than the
  * lease statement, slots would stay empty most of the time without a prefetch.
  */
-@Injectable()
 export class Prefetch {
   private leaseMs: number | undefined;
   private readonly runMs = new Map<string, number>();
