@@ -92,10 +92,6 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'counts the bytes that are kept: where none are kept there are none to prune',
   },
   {
-    names: /leaser\.ts skipEmptyBatches: < becomes <= in batched\.length < MANY_BATCHES/,
-    why: 'how many batched handlers are asked for in one statement before their leases: one more or less takes as long',
-  },
-  {
     names: /retention\.ts pruneAll: < becomes <= /,
     why: 'with equal windows the claim has gone in the statement before, and this one finds nothing',
   },
