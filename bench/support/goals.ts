@@ -102,7 +102,7 @@ export function goals(results: Results): Goal[] {
     })),
     rate(
       'effects drained: ours / graphile-worker',
-      1.8,
+      2.3,
       'drain',
       'effects, ours',
       'effects, graphile-worker',
@@ -144,7 +144,7 @@ export function goals(results: Results): Goal[] {
     ),
     rate(
       'end to end: ours / the articles feeding graphile-worker',
-      3,
+      5,
       'end-to-end',
       'ours',
       'the articles feeding graphile-worker',
@@ -180,7 +180,7 @@ export function goals(results: Results): Goal[] {
     ),
     rate(
       'drain with a snapshot pinned / unpinned',
-      0.9,
+      0.99,
       'scale',
       'drain, ours, snapshot pinned',
       'drain, ours',
