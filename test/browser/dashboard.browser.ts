@@ -705,19 +705,22 @@ describe('the page in a browser', () => {
       }));
       await route.fulfill({ response, json: { ...data, steps } });
     });
-    const canvas = page.locator('.chart', { hasText: 'Time to an answer' }).locator('canvas');
+    const chart = page.locator('.chart', { hasText: 'Time to an answer' });
     // Axes and grid are grey.
-    const coloured = () =>
-      canvas.evaluate<number, { width: number }>(`(canvas) => {
-        const { width, height } = canvas;
-        const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
+    const coloured = async () => {
+      await chart.locator('canvas').waitFor();
+      return page.evaluate<number>(`(() => {
+        const chart = [...document.querySelectorAll('.chart')].find((one) => one.textContent.includes('Time to an answer'));
+        const { width, height } = chart.querySelector('canvas');
+        const { data } = chart.querySelector('canvas').getContext('2d').getImageData(0, 0, width, height);
         let count = 0;
         for (let at = 0; at < data.length; at += 4) {
           const [red, green, blue, opacity] = data.subarray(at, at + 4);
           if (opacity > 128 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) count += 1;
         }
         return count;
-      }`);
+      })()`);
+    };
     await open('overview');
     expect(await coloured()).toBe(0);
     alone = 12;

@@ -13,8 +13,8 @@ interface Cursor {
 }
 
 /**
- * What the last polls have found, by name. The next poll leaves out the names that had no due rows, which saves most of its statements. The
- * end of a run brings no rows, and a commit says the names of its rows.
+ * Remembers by name whether the last poll found due rows. The next poll leaves out the names that had none, which saves most of its
+ * statements. The end of a run brings no rows, and a commit says the names of its rows.
  *
  * The lease of a backlog starts at a cursor, the due time where the last one ended. An open snapshot keeps the index entries of leased
  * rows, and each lease would step over all of them. A cursor is only a hint. Rows before it are found by the next wake of their name, by a
