@@ -4,6 +4,7 @@ import { DASHBOARD, type ResolvedDashboard } from './dashboard.options.js';
 
 /** The part of a Fastify instance that this file uses. */
 interface Routes {
+  hasRoute(route: { method: 'GET'; url: string }): boolean;
   get(url: string, handler: (request: unknown, reply: { redirect(to: string): unknown }) => unknown): void;
 }
 
@@ -27,6 +28,8 @@ export class TrailingSlash implements OnApplicationBootstrap {
       Boolean,
     );
     const page = `/${parts.join('/')}`;
+    // The prefix may leave the page out: the address is then the application's.
+    if (!routes.hasRoute({ method: 'GET', url: page })) return;
     try {
       // Relative, since a proxy may have stripped a prefix that is unknown here.
       routes.get(`${page}/`, (_, reply) => reply.redirect(`../${parts.at(-1)!}`));

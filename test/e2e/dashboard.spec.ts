@@ -127,6 +127,30 @@ it('the dashboard may be mounted on Fastify where a slash at the end of an addre
   }
 });
 
+it('the dashboard takes no address of the application where the global prefix leaves the page out', async () => {
+  const database = await createDatabase();
+  const app = await createApplication({
+    adapter: 'fastify',
+    databaseUrl: database.url,
+    webhooks: { sources: deskSources },
+    imports: [WebhooksDashboardModule.forRoot({ allowUnauthenticated: true })],
+    configure: (application) => {
+      application.setGlobalPrefix('api', { exclude: ['webhooks-desk', 'webhooks-desk/{*rest}'] });
+      (application.getHttpAdapter().getInstance() as FastifyInstance).get(
+        '/api/*',
+        () => 'of the application',
+      );
+    },
+  });
+  try {
+    const answer = await fetch(`${await listen(app)}/api/webhooks-desk/`, { redirect: 'manual' });
+    expect([answer.status, await answer.text()]).toEqual([200, 'of the application']);
+  } finally {
+    await app.close();
+    await database.drop();
+  }
+});
+
 it('the dashboard does not hide that a hook of the application refuses its routes', async () => {
   const database = await createDatabase();
   const refuse = ({ url }: { url: string }) => {
