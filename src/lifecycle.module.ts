@@ -23,7 +23,7 @@ import { Engines } from './outbox/engine/engines.js';
 import { HandOff } from './outbox/relay/hand-off.js';
 import { GapFinder } from './inbox/catch-up/gap.finder.js';
 import { AGAIN_MS } from './inbox/catch-up/rematch.js';
-import { StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
+import { JOB_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.js';
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/wake/notifier.js';
@@ -90,9 +90,8 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     this.notifier.start();
     this.listener.start();
     if (this.options.reconcile) {
-      const reconcile = () => void this.reconciler.reconcileQuietly();
-      this.timers.schedule('webhook-inbox:reconcile', 0, reconcile);
-      this.timers.schedule('webhook-inbox:reconcile-again', AGAIN_MS, reconcile, { keepsAlive: false });
+      this.reconcile('webhook-inbox:reconcile', performance.now(), 0);
+      this.reconcile('webhook-inbox:reconcile-again', performance.now() + AGAIN_MS, AGAIN_MS);
     }
     if (this.options.retention !== false) {
       this.timers.scheduleCron(
@@ -117,6 +116,15 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
       // Last: a process that is killed while it drains is one whose work others take over.
       await this.listener.stop();
     }
+  }
+
+  /** One pass in `ms`. Another instance may keep it, one that was killed in it as well: then it comes later, and looks further back. */
+  private reconcile(name: string, dueAt: number, ms: number): void {
+    const pass = async () => {
+      const whole = await this.reconciler.reconcileQuietly(performance.now() - dueAt);
+      if (!whole) this.reconcile(name, dueAt, JOB_MS);
+    };
+    this.timers.schedule(name, ms, () => void pass(), { keepsAlive: ms === 0 });
   }
 
   private logWay(): void {

@@ -12,6 +12,7 @@ export class HostTimers {
   private registry: SchedulerRegistry | undefined;
   private readonly timeouts = new Set<string>();
   private readonly crons = new Set<string>();
+  private isOver = false;
 
   constructor(private readonly moduleRef: ModuleRef) {}
 
@@ -28,8 +29,9 @@ export class HostTimers {
     }
   }
 
-  /** Runs `work` once after `ms` milliseconds; replaces the timer of that name. */
+  /** Runs `work` once after `ms` milliseconds; replaces the timer of that name. After `cancelAll` nothing runs any more. */
   schedule(name: string, ms: number, work: () => void, { keepsAlive = true } = {}): void {
+    if (this.isOver) return;
     this.cancel(name);
     const fire = () => {
       this.cancel(name);
@@ -63,6 +65,7 @@ export class HostTimers {
   }
 
   cancelAll(): void {
+    this.isOver = true;
     for (const name of this.timeouts) this.cancel(name);
     for (const name of this.crons) {
       if (this.registry!.doesExist('cron', name)) this.registry!.deleteCronJob(name);

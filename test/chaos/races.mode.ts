@@ -50,7 +50,7 @@ export async function playRaces(
       migrate: async () => void (await client.query(SAMPLE_MIGRATION)),
       say,
     });
-    // The reconciler's pass begins after the boot: nothing may be pending before it.
+    // The reconciler's pass comes up to a minute after the boot: nothing may be pending before it.
     await sleepUntil(async () => (await unsettled(client)) === 0 && !(await isShort(client)), DRAIN_MS);
     await fleet.stop();
     await Promise.all([logs.sink.close(), logs.sent.close()]);

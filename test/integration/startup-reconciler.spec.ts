@@ -1,4 +1,5 @@
 import { Injectable, type Type } from '@nestjs/common';
+import { SchedulerRegistry } from '@nestjs/schedule';
 import { OnWebhook, StartupReconciler, type HandlerContext, type WebhookEvent } from '../../src/index.js';
 import { HostTimers } from '../../src/outbox/host-timers.js';
 import { until } from '../support/application.js';
@@ -25,19 +26,24 @@ class Older {
   }
 }
 
-/** The second pass comes when the test says so. */
+/** Passes that do not come at once come when the test says so. */
 @Injectable()
 class HeldTimers extends HostTimers {
-  heldForMs = 0;
-  fire: () => void = () => undefined;
+  readonly held = new Map<string, { readonly ms: number; readonly fire: () => void }>();
 
   override schedule(name: string, ms: number, work: () => void, options?: { keepsAlive?: boolean }): void {
     super.schedule(name, ms, work, options);
-    if (name !== 'webhook-inbox:reconcile-again') return;
-    this.heldForMs = ms;
-    this.fire = work;
+    if (name.startsWith('webhook-inbox:reconcile') && ms > 0) this.held.set(name, { ms, fire: work });
   }
 }
+
+const startHeld = async (providers: Type[]) => {
+  const inbox = await start(providers, {
+    webhooks: { reconcile: true },
+    override: (builder) => builder.overrideProvider(HostTimers).useClass(HeldTimers),
+  });
+  return { inbox, held: inbox.app.get<HeldTimers>(HostTimers).held };
+};
 
 const ran: string[] = [];
 
@@ -75,6 +81,20 @@ async function start(providers: Type[], setup: InboxSetup = {}): Promise<TestInb
   inboxes.push(inbox);
   return inbox;
 }
+
+/** Events without any row. */
+const claimMany = (count: number) =>
+  database.query(
+    `INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers, body)
+     SELECT 'awardee', '', 'page-' || i, gen_random_uuid(), 0, 'grant.made', 'delivery', 'test', '{}', '{}'
+       FROM generate_series(1, $1::int) i`,
+    [count],
+  );
+
+/** Another instance keeps its pass. */
+const KEPT = `INSERT INTO webhook_lease (name, owner, until) VALUES ('reconcile', gen_random_uuid(), now() + interval '1 hour')
+                  ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, until = EXCLUDED.until`;
+const FIRST = 'webhook-inbox:reconcile';
 
 const reconcile = (inbox: TestInbox) => inbox.app.get(StartupReconciler).reconcile();
 
@@ -114,11 +134,7 @@ describe('R03 what a receiver of an older version has claimed without this versi
     const older = await start([Older]);
     await Promise.all(Array.from({ length: 20 }, (_, index) => older.deliver(`d-${index}`)));
     // More than one page of claims; those of one page share their time, as one statement gives it.
-    await database.query(
-      `INSERT INTO webhook_claim (source, tenant, event_id, id, owed, event_type, origin, verified_by, headers, body)
-       SELECT 'awardee', '', 'page-' || i, gen_random_uuid(), 0, 'grant.made', 'delivery', 'test', '{}', '{}'
-         FROM generate_series(1, 1100) i`,
-    );
+    await claimMany(1_100);
     await start([Newer], { webhooks: { reconcile: true } });
     const count = `SELECT count(*)::int AS rows FROM webhook_outbox WHERE name = 'awardee/newer'`;
     await until(async () => (await database.query<{ rows: number }>(count))[0]!.rows === 1120, 20_000);
@@ -127,10 +143,7 @@ describe('R03 what a receiver of an older version has claimed without this versi
   it('is looked for once more, while an older receiver may have gone on after the boot', async () => {
     const older = await start([Older]);
     await older.deliver('early');
-    const newer = await start([Newer], {
-      webhooks: { reconcile: true },
-      override: (builder) => builder.overrideProvider(HostTimers).useClass(HeldTimers),
-    });
+    const { inbox: newer, held } = await startHeld([Newer]);
     // The first pass is over.
     await until(async () => {
       const first = `SELECT FROM webhook_outbox WHERE name = 'awardee/newer'`;
@@ -138,15 +151,64 @@ describe('R03 what a receiver of an older version has claimed without this versi
       return (await database.query(first)).length === 1 && (await database.query(pass)).length === 0;
     });
     await older.deliver('late');
-    const timers = newer.app.get<HeldTimers>(HostTimers);
+    const again = held.get('webhook-inbox:reconcile-again')!;
     // All that came since the boot is within what is matched again.
-    expect(timers.heldForMs).toBeGreaterThan(5 * 60_000);
-    expect(timers.heldForMs).toBeLessThan(10 * 60_000);
-    timers.fire();
+    expect(again.ms).toBeGreaterThan(5 * 60_000);
+    expect(again.ms).toBeLessThan(10 * 60_000);
+    again.fire();
     await until(async () => {
       await newer.relay.tick();
       return ran.includes('late');
     });
+  });
+
+  it.each([
+    ['another instance was killed in its pass', KEPT, `UPDATE webhook_lease SET until = now()`],
+    [
+      'the database failed at boot',
+      `ALTER TABLE webhook_lease RENAME TO webhook_lease_gone`,
+      `ALTER TABLE webhook_lease_gone RENAME TO webhook_lease`,
+    ],
+  ])('is looked for a minute later where %s, and until a pass was made', async (_, fail, mend) => {
+    const older = await start([Older]);
+    await older.deliver('d-1');
+    await database.query(fail);
+    const { inbox: newer, held } = await startHeld([Newer]);
+    for (const attempt of ['at boot', 'a minute later']) {
+      await until(async () => Promise.resolve(held.has(FIRST)));
+      expect({ attempt, ms: held.get(FIRST)!.ms }).toEqual({ attempt, ms: 60_000 });
+      if (attempt === 'at boot') {
+        const { fire } = held.get(FIRST)!;
+        held.delete(FIRST);
+        fire();
+      }
+    }
+    await database.query(mend);
+    const { fire } = held.get(FIRST)!;
+    held.clear();
+    fire();
+    await until(async () => {
+      await newer.relay.tick();
+      return ran.includes('d-1');
+    });
+    // The pass that was made is the last one.
+    expect([...held.keys()]).toEqual([]);
+  });
+
+  it('is looked for further back where a pass is late', async () => {
+    const older = await start([Older]);
+    await older.deliver('d-1');
+    await older.settle();
+    await database.query(`UPDATE webhook_claim SET received_at = now() - interval '10.5 min'`);
+    const newer = await start([Newer]);
+    const rows = `SELECT count(*)::int AS rows FROM webhook_outbox WHERE name = 'awardee/newer'`;
+    for (const [lateMs, count] of [
+      [20_000, 0],
+      [60_000.5, 1],
+    ] as const) {
+      expect(await newer.app.get(StartupReconciler).reconcileQuietly(lateMs)).toBe(true);
+      expect(await database.query(rows)).toEqual([{ rows: count }]);
+    }
   });
 
   it('is left alone where it came before the last minutes of a rolling deploy', async () => {
@@ -162,14 +224,38 @@ describe('the reconciler', () => {
     const [one, two] = [await start([Older]), await start([Older])];
     const reports = await Promise.all([reconcile(one), reconcile(two)]);
     expect(reports.map((report) => report.ran)).toContain(true);
-    await database.query(
-      `INSERT INTO webhook_lease (name, owner, until) VALUES ('reconcile', gen_random_uuid(), now() + interval '1 min')
-           ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, until = EXCLUDED.until`,
-    );
+    await database.query(KEPT);
     expect(await reconcile(one)).toMatchObject({ ran: false, events: 0 });
     await database.query(`UPDATE webhook_lease SET until = now()`);
     expect(await reconcile(two)).toMatchObject({ ran: true });
     expect(await reconcile(one)).toMatchObject({ ran: true });
+  });
+
+  it('tells that it was not made to its end where another instance has taken it over', async () => {
+    const older = await start([Older]);
+    await older.deliver('d-1');
+    // More than one page.
+    await claimMany(600);
+    await database.query(
+      `CREATE FUNCTION take_over() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         UPDATE webhook_lease SET owner = gen_random_uuid(), until = now() + interval '1 hour'; RETURN NEW; END $$`,
+    );
+    await database.query(
+      `CREATE TRIGGER take_over AFTER INSERT ON webhook_outbox FOR EACH ROW EXECUTE FUNCTION take_over()`,
+    );
+    expect(await reconcile(await start([Newer]))).toMatchObject({ ran: false, events: 500 });
+  });
+
+  it('schedules nothing where its pass fails after the shutdown', async () => {
+    const { inbox, held } = await startHeld([Older]);
+    await database.query(KEPT);
+    const { fire } = held.get('webhook-inbox:reconcile-again')!;
+    const registry = inbox.app.get(SchedulerRegistry);
+    await inbox.stop();
+    held.clear();
+    fire();
+    await until(async () => Promise.resolve(held.size > 0));
+    expect(registry.getTimeouts()).toEqual([]);
   });
 
   it('tells a person of an event with fewer rows than it is owed', async () => {
@@ -186,7 +272,7 @@ describe('the reconciler', () => {
   it('stops no boot when the database fails, and says so', async () => {
     const inbox = await start([Older]);
     await database.query(`ALTER TABLE webhook_lease RENAME TO webhook_lease_gone`);
-    await expect(inbox.app.get(StartupReconciler).reconcileQuietly()).resolves.toBeUndefined();
+    await expect(inbox.app.get(StartupReconciler).reconcileQuietly()).resolves.toBe(false);
     await database.query(`ALTER TABLE webhook_lease_gone RENAME TO webhook_lease`);
     expect(await reconcile(inbox)).toMatchObject({ ran: true });
   });

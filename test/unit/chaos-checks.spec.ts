@@ -161,6 +161,7 @@ describe('takeover', () => {
     ['the process that had was killed before it could take', {}, [kill('survivor', 3_000)]],
     ['it had lost its own session', {}, [kill('idle', 500, { cut: 'survivor', watchers: [] })]],
     ['it was cut off in that moment', { cut: 'survivor' }, []],
+    ['the dead one had just lost its lock', {}, [kill('idle', 500, { cut: 'p0', watchers: [] })]],
   ])('is timed apart where %s', (_what, others, more) => {
     const { leases } = after(6_000);
     const { figures } = checkTakeover(leases, [kill('p0', 1_000, others), ...more], true);

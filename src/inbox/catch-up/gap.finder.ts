@@ -43,7 +43,6 @@ export class GapFinder {
   }
 
   private scheduleNext(source: string, everyMs: number): void {
-    if (this.stopping.signal.aborted) return;
     const look = () =>
       void this.searchQuietly(source, everyMs).then(() => this.scheduleNext(source, everyMs));
     this.timers.schedule(`webhook-inbox:gaps-${source}`, everyMs, look, { keepsAlive: false });

@@ -34,18 +34,19 @@ export class Rematch {
   /**
    * @param mine called between batches; false ends the pass
    * @param report filled during the pass
-   * @param add adds a row, or pretends to
+   * @param options `lateMs`: by how much the pass is late; it looks so much further back. `add` adds a row, or pretends to
    */
   async run(
     mine: () => Promise<boolean>,
     report: { events: number; added: number; missing: number },
-    add = (claim: RecentClaim, handler: Handler) => this.add(claim, handler),
+    { lateMs = 0, add = (claim: RecentClaim, handler: Handler) => this.add(claim, handler) } = {},
   ): Promise<void> {
+    const windowMs = REMATCH_MS + lateMs;
     for (const source of this.options.sources.keys()) {
       let cursor: ClaimCursor | undefined;
       do {
         const claims = await this.withConnection((manager) =>
-          this.claims.listRecent(manager, source, REMATCH_MS, BATCH, cursor),
+          this.claims.listRecent(manager, source, windowMs, BATCH, cursor),
         );
         for (const claim of claims) {
           report.events += 1;

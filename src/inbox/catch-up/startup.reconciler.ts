@@ -14,7 +14,7 @@ import { Rematch } from './rematch.js';
 
 /** Counts of one run of the reconciler. */
 export interface ReconcileReport {
-  /** False when another instance was reconciling. */
+  /** False when another instance was reconciling, or has taken this pass over, or when the signal ended it. */
   readonly ran: boolean;
   readonly events: number;
   /** Handler rows added that this version's handlers match and an older version's did not. */
@@ -32,7 +32,8 @@ export interface ReconcileOptions extends Partial<Decider> {
 }
 
 const JOB = 'reconcile';
-const JOB_MS = 60_000;
+/** How long an instance keeps its pass from one batch to the next; one that was killed keeps it so long. */
+export const JOB_MS = 60_000;
 const noneMatched = () => ({ events: 0, added: 0, missing: 0 });
 const noneLooked = () => ({ checked: 0, missing: 0, reprocessed: 0, unchecked: 0 });
 
@@ -58,7 +59,7 @@ export class StartupReconciler {
   async reconcile(options: ReconcileOptions = {}): Promise<ReconcileReport> {
     const deed = { action: 'reconcile', target: 'all sources' };
     return this.audit.recordIfAsked(deed, options, async () => {
-      const report = await this.reconcileNow(options.signal);
+      const report = await this.reconcileNow(0, options.signal);
       return [report, { ...report }];
     });
   }
@@ -67,26 +68,27 @@ export class StartupReconciler {
   async preview(signal?: AbortSignal): Promise<ReconcileReport> {
     const report = { ran: true, ...noneMatched(), records: noneLooked() };
     const goesOn = () => Promise.resolve(signal?.aborted !== true);
-    await this.rematch.run(goesOn, report, () => Promise.resolve(true));
+    await this.rematch.run(goesOn, report, { add: () => Promise.resolve(true) });
     await this.records.reconcile(goesOn, report.records, { changes: false });
     return report;
   }
 
-  private async reconcileNow(signal?: AbortSignal): Promise<ReconcileReport> {
+  private async reconcileNow(lateMs: number, signal?: AbortSignal): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
+    let ran = true;
     const mine = async () =>
-      signal?.aborted !== true && (await this.leases.take(manager, JOB, this.instance.id, JOB_MS));
+      (ran = signal?.aborted !== true && (await this.leases.take(manager, JOB, this.instance.id, JOB_MS)));
     const rematched = noneMatched();
     const records = noneLooked();
-    if (!(await mine())) return { ran: false, ...rematched, records };
+    if (!(await mine())) return { ran, ...rematched, records };
     try {
-      await this.rematch.run(mine, rematched);
+      await this.rematch.run(mine, rematched, { lateMs });
       await this.records.reconcile(mine, records);
       const { checked, missing: missingRecords, reprocessed, unchecked } = records;
       this.logger.log(
         logLine('reconciled', { ...rematched, checked, missingRecords, reprocessed, unchecked }),
       );
-      return { ran: true, ...rematched, records };
+      return { ran, ...rematched, records };
     } finally {
       // Each row was committed by itself, so an error keeps the rows before it.
       if (rematched.added + records.reprocessed > 0) this.wakeUp.wake();
@@ -94,12 +96,18 @@ export class StartupReconciler {
     }
   }
 
-  /** For the boot: never throws, since boot needs no database. @internal */
-  async reconcileQuietly(): Promise<void> {
+  /**
+   * For the boot: never throws, since boot needs no database.
+   * @param lateMs by how much the pass is late
+   * @returns whether it was made to its end
+   * @internal
+   */
+  async reconcileQuietly(lateMs = 0): Promise<boolean> {
     try {
-      await this.reconcile();
+      return (await this.reconcileNow(lateMs)).ran;
     } catch (error) {
       this.logger.error(logLine(`reconciliation failed: ${storeErrorText(error)}`, {}));
+      return false;
     }
   }
 }

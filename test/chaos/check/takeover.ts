@@ -23,7 +23,8 @@ export function checkTakeover(
       .map((kill) => goesOnAfter(kill, leases))
       .filter((ms) => ms !== undefined)
       .sort((a, b) => a - b);
-  const isSeen = (kill: Kill) => kill.watchers.some((watcher) => watchesOn(watcher, kill, kills));
+  const isSeen = (kill: Kill) =>
+    keptItsLock(kill, kills) && kill.watchers.some((watcher) => watchesOn(watcher, kill, kills));
   const times = goesOn(kills);
   const watched = goesOn(kills.filter(isSeen));
   const faults = [
@@ -51,6 +52,13 @@ function watchesOn(watcher: string, { diedAt }: Kill, kills: readonly Kill[]): b
     (other) =>
       (other.owner === watcher && other.diedAt < diedAt + WATCH_MS) ||
       (other.cut === watcher && Math.abs(other.diedAt - diedAt) < WATCH_MS),
+  );
+}
+
+/** Whether the lock that the dead process held was not lost shortly before, so that a watcher can have seen it. */
+function keptItsLock({ owner, diedAt }: Kill, kills: readonly Kill[]): boolean {
+  return !kills.some(
+    (other) => other.cut === owner && other.diedAt <= diedAt && other.diedAt > diedAt - WATCH_MS,
   );
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { Random } from '../../../examples/sender/random.js';
-import { sleepUntil, waitUntil } from '../support/sleep-until.js';
+import { waitUntil } from '../support/sleep-until.js';
 import { lookAt } from './coroner.js';
 import { LEASE_MS, type Fleet } from './fleet.js';
 import type { Provider } from './provider.js';
@@ -46,8 +46,11 @@ const BETWEEN_DEEDS_MS = 1_000;
 /** Longer than a lease: what the process does when it goes on comes late. */
 const FROZEN_MS = LEASE_MS + 1_500;
 const REPLAY_EVERY_MS = 200;
-/** Longer than the reconciler keeps its pass. */
-const PASS_MS = 70_000;
+/** What an instance leaves that is killed in its pass of the reconciler, before the last build boots. */
+const KILLED_IN_PASS = `
+  INSERT INTO webhook_lease (name, owner, until)
+  VALUES ('reconcile', gen_random_uuid(), clock_timestamp() + interval '1 min')
+      ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, until = EXCLUDED.until`;
 /** Events that came just now are replayed: their runs, effects and settles are under way. */
 const RECENT = 20;
 const RECENT_EVENTS = `SELECT source, event_id AS "eventId" FROM webhook_claim WHERE source NOT IN ('routed', 'batched')
@@ -83,21 +86,11 @@ export async function races(setup: Races): Promise<RacesReport> {
   await actors;
   await provider.finished();
   await fleet.allUp();
+  await client.query(KILLED_IN_PASS);
   // Only this build knows every handler.
   for (const receiver of fleet.receivers) await receiver.restart(after);
   await fleet.allUp();
-  // A receiver that was killed in its pass of the reconciler keeps the pass for a minute: these have then left theirs out.
-  await sleepUntil(async () => !(await isReconciling(client)), PASS_MS);
-  await fleet.receivers[0]!.restart(after);
-  await fleet.allUp();
   return told;
-}
-
-async function isReconciling(client: Client): Promise<boolean> {
-  const { rows } = await client.query(
-    `SELECT 1 FROM webhook_lease WHERE name = 'reconcile' AND until > clock_timestamp()`,
-  );
-  return rows.length > 0;
 }
 
 /** On a slow machine events wait for deeds: all of them flow beside some. */
