@@ -6,7 +6,7 @@ import { startPostgres } from '../examples/support/postgres.js';
 import { webhookInboxMigrations } from '../migrations/index.js';
 import { outboxId, uuidV7 } from '../src/core/ids.js';
 import { ClaimStore } from '../src/storage/claim.store.js';
-import { EffectStore } from '../src/storage/desk/effect.store.js';
+import { EffectStore } from '../src/storage/effect.store.js';
 import { OutboxStore } from '../src/storage/outbox.store.js';
 import { eachInTransaction } from '../src/storage/postgres/each-transaction.js';
 import { SettleStore } from '../src/storage/settle.store.js';

@@ -8,7 +8,7 @@ import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
 import type { DecidedRow } from '../storage/desk/decision.store.js';
-import { EffectStore } from '../storage/desk/effect.store.js';
+import { EffectStore } from '../storage/effect.store.js';
 import { inTransaction } from '../storage/postgres/connection.js';
 import { TurnStore } from '../storage/turn.store.js';
 

@@ -6,10 +6,10 @@ import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { AlertStore } from '../storage/desk/alert.store.js';
 import { StatStore } from '../storage/desk/stat.store.js';
 import { DestinationStore } from '../storage/destination.store.js';
-import { LeaseStore } from '../storage/lease.store.js';
+import { NamedLeaseStore } from '../storage/named-lease.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { onConnection } from '../storage/postgres/connection.js';
-import { RelayStore } from '../storage/relay.store.js';
+import { RelayStore } from '../storage/desk/relay.store.js';
 import { RejectionExplainer } from './explain/rejection.explainer.js';
 import { SILENT_MS } from './stats.js';
 import { Watch } from './watch.js';
@@ -36,7 +36,7 @@ export class DeskChores {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly instance: Instance,
-    private readonly leases: LeaseStore,
+    private readonly leases: NamedLeaseStore,
     private readonly reads: BoundedRead,
     private readonly relays: RelayStore,
     private readonly store: StatStore,

@@ -4,7 +4,7 @@ import { InboxLogger } from '../core/log/inbox.logger.js';
 import { logLine } from '../core/log/log.js';
 import { retentionAges, type ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import { RelayStore } from '../storage/relay.store.js';
+import { RelayStore } from '../storage/desk/relay.store.js';
 import { RetentionStore } from '../storage/desk/retention.store.js';
 
 const DAY_MS = 86_400_000;

@@ -12,7 +12,7 @@ import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
 import type { Destination } from '../storage/destination.store.js';
 import type { ListedRejection } from '../storage/desk/rejection.store.js';
-import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/relay.store.js';
+import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/desk/relay.store.js';
 import { SearchStore, type EventPage } from '../storage/desk/search.store.js';
 import type { Conflict, EffectRow, EventDetail, EventRow } from '../storage/desk/event.sql.js';
 import { FormerSources } from './former-sources.js';

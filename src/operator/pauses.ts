@@ -16,7 +16,7 @@ import { Audit } from '../storage/desk/audit.js';
 import { DestinationStore } from '../storage/destination.store.js';
 import { PauseStore, type Pause, type PauseKind } from '../storage/pause.store.js';
 import type { Decider } from '../core/decider.js';
-import { RelayStore } from '../storage/relay.store.js';
+import { RelayStore } from '../storage/desk/relay.store.js';
 
 /** For how long a pause waits for a lease that may have been decided on before it, and for prefetched rows to be given back. */
 const LEASE_MS = 1_000;

@@ -10,7 +10,7 @@ import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { inTransaction } from '../storage/postgres/connection.js';
 import { Audit } from '../storage/desk/audit.js';
-import { LeaseStore } from '../storage/lease.store.js';
+import { NamedLeaseStore } from '../storage/named-lease.store.js';
 import { RetentionStore, type ClaimsPage, type MarkCursor } from '../storage/desk/retention.store.js';
 import { storeErrorText } from '../storage/postgres/store-error.js';
 import { FormerSources } from './former-sources.js';
@@ -73,7 +73,7 @@ export class Retention {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: RetentionStore,
     private readonly former: FormerSources,
-    private readonly leases: LeaseStore,
+    private readonly leases: NamedLeaseStore,
     private readonly instance: Instance,
     private readonly audit: Audit,
   ) {}

@@ -8,7 +8,7 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { Rounds } from '../outbox/relay/rounds.js';
 import { WakeListener } from '../outbox/wake/wake.listener.js';
 import { onConnection } from '../storage/postgres/connection.js';
-import { RelayStore } from '../storage/relay.store.js';
+import { RelayStore } from '../storage/desk/relay.store.js';
 
 /** When a connection is given up that does not answer: a half-open one would hold the rounds, and a shutdown, for ever. */
 const END_MS = 5_000;

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { ACK_BUCKETS_MS } from '../core/telemetry/tally.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
-import { RelayStore, type Backlog } from '../storage/relay.store.js';
+import { RelayStore, type Backlog } from '../storage/desk/relay.store.js';
 import { StatStore, type StatPoint } from '../storage/desk/stat.store.js';
 
 /** `hour`: minute by minute; `day`: in steps of ten minutes. */

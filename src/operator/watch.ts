@@ -3,7 +3,7 @@ import { Alerts } from '../core/telemetry/alerts.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Counted } from '../core/telemetry/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
-import type { Backlog } from '../storage/relay.store.js';
+import type { Backlog } from '../storage/desk/relay.store.js';
 import { Hysteresis } from '../core/time/hysteresis.js';
 
 const MINUTE_MS = 60_000;

@@ -9,7 +9,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { withTimeLimit } from '../core/time/waits.js';
 import { RelayLoop } from '../outbox/relay/relay.loop.js';
 import { onConnection } from '../storage/postgres/connection.js';
-import { RelayStore, type Backlog } from '../storage/relay.store.js';
+import { RelayStore, type Backlog } from '../storage/desk/relay.store.js';
 
 /** When an instance must not get requests. */
 export interface ReadinessOptions {

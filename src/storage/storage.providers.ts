@@ -8,16 +8,16 @@ import { DeadStore } from './desk/dead.store.js';
 import { DoctorStore } from './desk/doctor.store.js';
 import { DestinationStore } from './destination.store.js';
 import { DecisionStore } from './desk/decision.store.js';
-import { EffectStore } from './desk/effect.store.js';
+import { EffectStore } from './effect.store.js';
 import { ErasureStore } from './desk/erasure.store.js';
 import { EngineStore } from './engine/engine.store.js';
-import { LeaseStore } from './lease.store.js';
+import { NamedLeaseStore } from './named-lease.store.js';
 import { NotifyStore } from './notify.store.js';
 import { OutboxStore } from './outbox.store.js';
 import { PauseStore } from './pause.store.js';
 import { RecordStore } from './record.store.js';
 import { RejectionStore } from './desk/rejection.store.js';
-import { RelayStore } from './relay.store.js';
+import { RelayStore } from './desk/relay.store.js';
 import { ReplayStore } from './desk/replay.store.js';
 import { RetentionStore } from './desk/retention.store.js';
 import { SearchStore } from './desk/search.store.js';
@@ -43,7 +43,7 @@ export const storageProviders = [
   EffectStore,
   EngineStore,
   ErasureStore,
-  LeaseStore,
+  NamedLeaseStore,
   NotifyStore,
   OutboxStore,
   PauseStore,

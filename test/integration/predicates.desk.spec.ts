@@ -11,7 +11,7 @@ import { DoctorStore } from '../../src/storage/desk/doctor.store.js';
 import { ReplayStore } from '../../src/storage/desk/replay.store.js';
 import { SearchStore } from '../../src/storage/desk/search.store.js';
 import { StatStore } from '../../src/storage/desk/stat.store.js';
-import { RelayStore } from '../../src/storage/relay.store.js';
+import { RelayStore } from '../../src/storage/desk/relay.store.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from 'typeorm';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
-import { RelayStore } from '../../src/storage/relay.store.js';
+import { RelayStore } from '../../src/storage/desk/relay.store.js';
 import { TurnStore, type OrderKey } from '../../src/storage/turn.store.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 

@@ -11,7 +11,7 @@ import {
   RELEASE,
   RENEW,
 } from '../../src/storage/outbox.sql.js';
-import { ENQUEUE } from '../../src/storage/desk/effect.store.js';
+import { ENQUEUE } from '../../src/storage/effect.store.js';
 import {
   FAIL,
   KEEP_RESULT,

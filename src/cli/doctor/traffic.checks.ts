@@ -3,7 +3,7 @@ import { HandlerRegistry, type Handler } from '../../handlers/handler.registry.j
 import { Inspector } from '../../operator/inspector.js';
 import { SILENT_MS } from '../../operator/stats.js';
 import { DoctorStore, type ArrivedType } from '../../storage/desk/doctor.store.js';
-import { RelayStore } from '../../storage/relay.store.js';
+import { RelayStore } from '../../storage/desk/relay.store.js';
 import { span } from '../terminal/table.js';
 import { error, hint, warning, type Check, type Finding, type Patient } from './finding.js';
 

@@ -11,7 +11,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { BackfillExplorer, GRACE_MS } from '../../handlers/backfill.explorer.js';
 import { HostTimers } from '../../outbox/host-timers.js';
 import { Audit } from '../../storage/desk/audit.js';
-import { LeaseStore } from '../../storage/lease.store.js';
+import { NamedLeaseStore } from '../../storage/named-lease.store.js';
 import { Backfills, type BackfillReport } from './backfills.js';
 
 const DEFAULT_LOOKBACK_MS = 2 * 3_600_000;
@@ -27,7 +27,7 @@ export class GapFinder {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly explorer: BackfillExplorer,
     private readonly backfills: Backfills,
-    private readonly leases: LeaseStore,
+    private readonly leases: NamedLeaseStore,
     private readonly instance: Instance,
     private readonly timers: HostTimers,
     private readonly alerts: Alerts,

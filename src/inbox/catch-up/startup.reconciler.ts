@@ -7,7 +7,7 @@ import { logLine } from '../../core/log/log.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { WakeUp } from '../../outbox/wake/wake-up.js';
 import { Audit } from '../../storage/desk/audit.js';
-import { LeaseStore } from '../../storage/lease.store.js';
+import { NamedLeaseStore } from '../../storage/named-lease.store.js';
 import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { RecordReconciler, type RecordReport } from './record.reconciler.js';
 import { Rematch } from './rematch.js';
@@ -48,7 +48,7 @@ export class StartupReconciler {
   constructor(
     @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
     private readonly rematch: Rematch,
-    private readonly leases: LeaseStore,
+    private readonly leases: NamedLeaseStore,
     private readonly records: RecordReconciler,
     private readonly instance: Instance,
     private readonly wakeUp: WakeUp,

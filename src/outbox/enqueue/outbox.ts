@@ -8,7 +8,7 @@ import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import { currentTrace } from '../../core/telemetry/tracing.js';
 import { firstName, HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import { dataSourceOf } from '../../storage/postgres/connection.js';
-import { EffectStore } from '../../storage/desk/effect.store.js';
+import { EffectStore } from '../../storage/effect.store.js';
 import { TurnStore } from '../../storage/turn.store.js';
 import { sharesTables } from '../../storage/schema/own-schema.js';
 import { checkEnqueue } from './enqueue.options.js';

@@ -8,7 +8,7 @@ import type { Enqueued, EnqueueOptions } from '../../core/context.js';
 import { firstName, HandlerRegistry, type Effect } from '../../handlers/handler.registry.js';
 import { orderKey } from '../../handlers/order-key.js';
 import type { LeasedRow, NamedEffect } from '../../storage/leased-rows.js';
-import { EffectStore, type NewEffect } from '../../storage/desk/effect.store.js';
+import { EffectStore, type NewEffect } from '../../storage/effect.store.js';
 import { ReplayStore } from '../../storage/desk/replay.store.js';
 import { checkEnqueue } from './enqueue.options.js';
 

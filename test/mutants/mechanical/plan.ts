@@ -62,7 +62,7 @@ export const AREAS: readonly Area[] = [
     ],
   },
   {
-    files: 'src/storage/lease.store',
+    files: 'src/storage/named-lease',
     kinds: SQL,
     specs: integration('predicates', 'jobs', 'startup-reconciler', 'operator.alerts'),
   },
@@ -98,7 +98,7 @@ export const AREAS: readonly Area[] = [
   },
   { files: 'src/storage/record', kinds: SQL, specs: integration('business-record') },
   {
-    files: 'src/storage/relay',
+    files: 'src/storage/desk/relay',
     kinds: SQL,
     specs: integration('predicates.desk', 'operator.alerts', 'operator', 'telemetry'),
   },
@@ -143,7 +143,7 @@ export const AREAS: readonly Area[] = [
     specs: integration('predicates', 'operator.actions', 'doubt', 'order', 'model'),
   },
   {
-    files: 'src/storage/desk/effect',
+    files: 'src/storage/effect',
     kinds: SQL,
     specs: integration('predicates', 'effects', 'renaming', 'new-effects'),
   },

@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import type { Decider } from '../../core/decider.js';
-import type { EventKey } from '../../core/event.js';
-import type { OutboxState } from '../../core/states.js';
-import { query } from '../schema/own-schema.js';
-import { noteAct } from './attempt.store.js';
-import { DECIDED, noted, type DecidedRow } from './decision.store.js';
-import type { OrderKey } from '../turn.store.js';
+import type { Decider } from '../core/decider.js';
+import type { EventKey } from '../core/event.js';
+import type { OutboxState } from '../core/states.js';
+import { query } from './schema/own-schema.js';
+import { noteAct } from './desk/attempt.store.js';
+import { DECIDED, noted, type DecidedRow } from './desk/decision.store.js';
+import type { OrderKey } from './turn.store.js';
 
 export interface NewEffect {
   readonly id: string;

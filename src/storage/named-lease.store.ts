@@ -11,7 +11,7 @@ const END_MS = 10_000;
  * each transaction another connection.
  */
 @Injectable()
-export class LeaseStore {
+export class NamedLeaseStore {
   /** Takes the job for `ms` milliseconds, or prolongs it. False while another owner has it. */
   async take(manager: EntityManager, name: string, owner: string, ms: number): Promise<boolean> {
     const take = (one: EntityManager) => query<unknown[]>(one, TAKE, [name, owner, ms]);

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
-import { query } from './schema/own-schema.js';
-import { storable } from '../core/event.js';
-import { countPending, OVERDUE, UNKNOWN_NAMES } from './pending.sql.js';
+import { query } from '../schema/own-schema.js';
+import { storable } from '../../core/event.js';
+import { countPending, OVERDUE, UNKNOWN_NAMES } from '../pending.sql.js';
 
 /** A running process, as it describes itself. */
 export interface Instance {
