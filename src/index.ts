@@ -176,7 +176,13 @@ export type { ToldAlert } from './storage/desk/alert.store.js';
 export type { AuditEntry, AuditRow, PauseAct } from './storage/desk/audit.store.js';
 export type { DeadGroup, DeadRow } from './storage/desk/dead.store.js';
 export type { ListedRejection, Rejected } from './storage/desk/rejection.store.js';
-export type { Backlog, HandedEffects, HeldLease, Instance, SeenInstance } from './storage/desk/relay.store.js';
+export type {
+  Backlog,
+  HandedEffects,
+  HeldLease,
+  Instance,
+  SeenInstance,
+} from './storage/desk/relay.store.js';
 export type { EventPage } from './storage/desk/search.store.js';
 export type {
   Conflict,
