@@ -27,7 +27,7 @@ import { JOB_MS, StartupReconciler } from './inbox/catch-up/startup.reconciler.j
 import { Retention } from './operator/retention.js';
 import { HostTimers } from './outbox/host-timers.js';
 import { Notifier } from './outbox/wake/notifier.js';
-import { Rounds } from './outbox/relay/rounds.js';
+import { LeasedWork } from './outbox/relay/leased-work.js';
 import { RelayLoop } from './outbox/relay/relay.loop.js';
 import { WakeListener } from './outbox/wake/wake.listener.js';
 import { wayOf } from './storage/postgres/transaction-way.js';
@@ -53,7 +53,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     private readonly handOff: HandOff,
     private readonly engines: Engines,
     private readonly loop: RelayLoop,
-    private readonly rounds: Rounds,
+    private readonly work: LeasedWork,
     private readonly notifier: Notifier,
     private readonly listener: WakeListener,
     private readonly timers: HostTimers,
@@ -136,7 +136,7 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
   /** Logs why a process does not end yet, for the person who waits for it or has killed it. */
   private logWait(): void {
     const { relay } = this.options;
-    const jobs = this.rounds.running;
+    const jobs = this.work.running;
     const deliveries = this.runs.waiting;
     if (jobs + deliveries === 0) return;
     const graceMs = relay === false || jobs === 0 ? undefined : relay.graceMs;

@@ -9,7 +9,7 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { endsWithin } from '../core/time/waits.js';
 import { firstName, HandlerRegistry, namesOf } from '../handlers/handler.registry.js';
-import { Rounds } from '../outbox/relay/rounds.js';
+import { LeasedWork } from '../outbox/relay/leased-work.js';
 import { PausedNames } from '../outbox/relay/paused-names.js';
 import { WakeUp } from '../outbox/wake/wake-up.js';
 import { Audit } from '../storage/desk/audit.js';
@@ -45,7 +45,7 @@ export class Pauses {
     private readonly registry: HandlerRegistry,
     private readonly store: PauseStore,
     private readonly paused: PausedNames,
-    private readonly rounds: Rounds,
+    private readonly leased: LeasedWork,
     private readonly wakeUp: WakeUp,
     private readonly audit: Audit,
     private readonly relays: RelayStore,
@@ -63,7 +63,7 @@ export class Pauses {
       const { by, reason } = decider;
       const changed = await this.store.pause(this.dataSource.manager, kind, name, by, reason);
       this.paused.forget();
-      await endsWithin(this.rounds.givePausedBack(), LEASE_MS);
+      await endsWithin(this.leased.givePausedBack(), LEASE_MS);
       this.logger.log(
         logLine(changed ? 'paused' : 'nothing changed: it was paused already', { kind, name, by, reason }),
       );

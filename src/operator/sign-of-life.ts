@@ -5,7 +5,7 @@ import { Instance } from '../core/instance.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { Rounds } from '../outbox/relay/rounds.js';
+import { LeasedWork } from '../outbox/relay/leased-work.js';
 import { WakeListener } from '../outbox/wake/wake.listener.js';
 import { onConnection } from '../storage/postgres/connection.js';
 import { RelayStore } from '../storage/desk/relay.store.js';
@@ -21,7 +21,7 @@ export class SignOfLife {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly relays: RelayStore,
     private readonly instance: Instance,
-    private readonly rounds: Rounds,
+    private readonly work: LeasedWork,
     private readonly listener: WakeListener,
     private readonly registry: HandlerRegistry,
   ) {}
@@ -34,7 +34,7 @@ export class SignOfLife {
       node: process.version,
       relays: this.options.relay !== false,
       listens: this.listener.listening,
-      running: this.rounds.running,
+      running: this.work.running,
       names: this.registry.names(),
       sources: [...this.options.sources.keys()],
     };

@@ -25,7 +25,7 @@ import { OrderKeys } from './enqueue/order-keys.js';
 import { Outbox } from './enqueue/outbox.js';
 import { OutboxRelay } from './relay/outbox.relay.js';
 import { PausedNames } from './relay/paused-names.js';
-import { Rounds } from './relay/rounds.js';
+import { LeasedWork } from './relay/leased-work.js';
 import { RelayLoop } from './relay/relay.loop.js';
 import { Solos } from './slots/solo.js';
 import { RunTransactions } from './runs/run.transactions.js';
@@ -69,7 +69,7 @@ export const outboxProviders = [
   OutboxRelay,
   PausedNames,
   RelayLoop,
-  Rounds,
+  LeasedWork,
   RunTransactions,
   Solos,
   StaleFilter,

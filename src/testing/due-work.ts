@@ -8,14 +8,14 @@ import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { HandOff } from '../outbox/relay/hand-off.js';
 import { OutboxRelay } from '../outbox/relay/outbox.relay.js';
 import { RelayLoop } from '../outbox/relay/relay.loop.js';
-import { Rounds } from '../outbox/relay/rounds.js';
+import { LeasedWork } from '../outbox/relay/leased-work.js';
 import { add, report, subtract, type TickReport } from '../outbox/relay/tick-report.js';
 import { TestKitStore } from '../storage/testing/test-kit.store.js';
 
 const store = new TestKitStore();
 
 /** The totals of an application's relay when `runDue` last reported them. */
-const told = new WeakMap<Rounds, TickReport>();
+const told = new WeakMap<LeasedWork, TickReport>();
 
 /**
  * Runs handlers and effects until nothing is due. A failed row that waits for its retry stays waiting. The relay makes no rounds of its own
@@ -25,16 +25,16 @@ const told = new WeakMap<Rounds, TickReport>();
  */
 export async function runDue(app: INestApplicationContext, maxMs = 10_000): Promise<TickReport> {
   app.get(HandlerRegistry).checkFilled();
-  const rounds = app.get(Rounds);
+  const work = app.get(LeasedWork);
   const end = performance.now() + maxMs;
   await app.get(RelayLoop).hold(async () => {
     await app.get(HandOff).finish(maxMs);
-    await endsWithin(rounds.waitForRuns(), maxMs);
+    await endsWithin(work.waitForRuns(), maxMs);
     await app.get(OutboxRelay).drain({ maxMs: end - performance.now() });
   });
-  const before = told.get(rounds) ?? report([]);
-  told.set(rounds, rounds.totals);
-  return subtract(rounds.totals, before);
+  const before = told.get(work) ?? report([]);
+  told.set(work, work.totals);
+  return subtract(work.totals, before);
 }
 
 /**

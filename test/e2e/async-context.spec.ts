@@ -17,7 +17,7 @@ import {
   type RunInfo,
   type WebhookEvent,
 } from '../../src/index.js';
-import { Rounds } from '../../src/outbox/relay/rounds.js';
+import { LeasedWork } from '../../src/outbox/relay/leased-work.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../src/core/tokens.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { OK, Receiver } from '../support/receiver.js';
@@ -147,7 +147,7 @@ describe.each(ADAPTERS)('A6 async contexts, on %s', (adapter) => {
       ['relayed', 'inline', 'waits', 'route'].map((source) => deliver(source, index)),
     );
     await Promise.all(all.flat());
-    const rounds = receiver.app.get(Rounds);
+    const rounds = receiver.app.get(LeasedWork);
     await until(async () => {
       const rows = await receiver.query<{ n: number }>(
         `SELECT count(*)::int AS n FROM webhook_outbox WHERE state = 'pending'`,

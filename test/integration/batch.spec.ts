@@ -268,7 +268,7 @@ it('a batch that was split is not aborted for the rows that it has settled: its 
   const tick = inbox.relay.tick();
   while (alone.arrived === 0) await new Promise((resolve) => setTimeout(resolve, 10));
   for (let renewal = 0; renewal < 14; renewal += 1) {
-    await inbox.rounds.renew();
+    await inbox.work.renew();
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
   alone.open();

@@ -51,8 +51,8 @@ describe('the time since which a key is in use', () => {
     const ticking = first.relay.tick();
     await until(() => calls.length === 1);
     await database.query(`UPDATE webhook_outbox SET first_leased_at = now() - interval '30 hours'`);
-    first.rounds.stopLeasing();
-    await first.rounds.finish(50);
+    first.work.stopLeasing();
+    await first.work.finish(50);
     await ticking;
     const second = await start({ providers: [scripted(script)] });
     await second.makeDue();
@@ -171,7 +171,7 @@ describe('a call that was made', () => {
     const inbox = await start({ providers: [scripted(script, { effect: { timeout: '1s' } })] });
     await inbox.app.get(Outbox).enqueue(inbox.dataSource.manager, 'mail', {}, { outsideTransaction: true });
     expect(await inbox.relay.tick()).toMatchObject({ leased: 1, done: 0 });
-    expect(inbox.rounds.running).toBe(0);
+    expect(inbox.work.running).toBe(0);
     expect(await inbox.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);
   });
 });

@@ -11,7 +11,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { Rounds } from '../../src/outbox/relay/rounds.js';
+import { LeasedWork } from '../../src/outbox/relay/leased-work.js';
 import { createApplication, until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { AWARDEE_SECRET, awardee } from '../support/signing.js';
@@ -213,7 +213,7 @@ describe('erasure of an event', () => {
         sent: [],
       });
       end.open();
-      await until(() => app.get(Rounds).running === 0);
+      await until(() => app.get(LeasedWork).running === 0);
       await new Promise((resolve) => setTimeout(resolve, 300));
       expect(await traces()).toEqual([]);
       expect(await rows()).toEqual([
@@ -241,7 +241,7 @@ describe('erasure of an event', () => {
       possiblySent: [],
     });
     end.open();
-    await until(() => app.get(Rounds).running === 0);
+    await until(() => app.get(LeasedWork).running === 0);
     expect(await states()).toEqual(['handler erased']);
     expect(await database.query(`SELECT 1 FROM received_event`)).toEqual([]);
     expect(await traces()).toEqual([]);
@@ -272,7 +272,7 @@ describe('erasure of an event', () => {
         await again;
       }),
     );
-    await until(() => app.get(Rounds).running === 0);
+    await until(() => app.get(LeasedWork).running === 0);
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect([...outcomes]).toEqual(['erased']);
     expect(await traces()).toEqual([]);

@@ -71,7 +71,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   latch.open();
-  await until(() => inbox.rounds.running === 0);
+  await until(() => inbox.work.running === 0);
   await inbox.stop();
   await proxy.close();
   await database.drop();
@@ -94,7 +94,7 @@ async function start(setup: Partial<InboxSetup> = {}, handlers: readonly Type[] 
 
 /** The relay has looked for every name, and found nothing. */
 async function ready(): Promise<void> {
-  await until(() => Object.keys(sources).every((source) => inbox.rounds.wasEmpty(`${source}/handle`)));
+  await until(() => Object.keys(sources).every((source) => inbox.leaser.wasEmpty(`${source}/handle`)));
 }
 /** Claims for which the condition holds take their time. */
 async function slowClaims(when: string, seconds = 0.5): Promise<void> {
@@ -176,10 +176,10 @@ it('no more than there are slots, one is left to others, and what came first goe
 
 it('nothing is handed off while others may take what is leased here', async () => {
   await start();
-  inbox.rounds.suspend();
+  inbox.work.suspend();
   await inbox.deliverTo('free', '1');
   expect(await inbox.rows()).toMatchObject([{ leased_by: null, attempt: 0 }]);
-  inbox.rounds.resume();
+  inbox.work.resume();
   latch.open();
   await inbox.deliverTo('free', '2');
   await done(2);
@@ -189,7 +189,7 @@ it('nothing is handed off past rows that wait', async () => {
   await start();
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('free', `f-${nth}`);
   const before = (await inbox.rows(HANDED_OFF)).length;
-  expect(inbox.rounds.wasEmpty('free/handle')).toBe(false);
+  expect(inbox.leaser.wasEmpty('free/handle')).toBe(false);
   latch.open();
   await inbox.deliverTo('free', 'late');
   await done(21);

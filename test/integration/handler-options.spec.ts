@@ -271,7 +271,7 @@ describe('R21 hydrate', () => {
       await inbox.query(
         `UPDATE webhook_outbox SET leased_by = gen_random_uuid() WHERE leased_by IS NOT NULL AND ${where}`,
       );
-      await inbox.rounds.renew();
+      await inbox.work.renew();
     };
     for (const id of ['1', '2']) await inbox.deliver(id, 't', { id: 'a', status: '' });
     const first = inbox.relay.tick();

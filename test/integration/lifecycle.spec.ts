@@ -18,7 +18,7 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
-import { Rounds } from '../../src/outbox/relay/rounds.js';
+import { LeasedWork } from '../../src/outbox/relay/leased-work.js';
 import { RequestHeaders } from '../../src/core/request.js';
 import type { ResolvedOptions } from '../../src/core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../src/core/tokens.js';
@@ -258,7 +258,7 @@ describe('shutdown', () => {
       webhooks: { relay: { shutdownGrace: '100ms' } },
     });
     await inbox.deliver('d-1');
-    await until(() => inbox.rounds.running === 1);
+    await until(() => inbox.work.running === 1);
     // The handler never ends: a shutdown that waited for it would not either.
     await inbox.app.close();
     expect(aborted).toBe(true);
@@ -314,11 +314,11 @@ describe('shutdown', () => {
       webhooks: { relay: { shutdownGrace: '200ms', pollInterval: '20ms' } },
     });
     await inbox.deliver('d-1');
-    await until(() => inbox.rounds.running === 1);
+    await until(() => inbox.work.running === 1);
     proxy.freeze();
     await pause(60);
     const closed = inbox.app.close();
-    await inbox.rounds.finish(0);
+    await inbox.work.finish(0);
     // TypeORM waits for its pool, until the half-open sockets end.
     await proxy.close();
     await closed;
@@ -484,7 +484,7 @@ describe('a boot without a database', () => {
       await app.get(DataSource).initialize();
       expect(await receive()).toMatchObject({ status: 200, body: { status: 'ok' } });
       await until(async () => (await database.query(`SELECT FROM received_event`)).length === 1);
-      expect(app.get(Rounds).running).toBe(0);
+      expect(app.get(LeasedWork).running).toBe(0);
       expect(await app.get(StartupReconciler).reconcile()).toMatchObject({ ran: true });
     } finally {
       await app.close();

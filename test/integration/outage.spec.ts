@@ -137,7 +137,7 @@ describe('the database is down', () => {
       webhooks: { relay: { pollInterval: '20ms', listen: false } },
       configure: (app) => app.useLogger({ log: keep, warn: keep, error: keep }),
     });
-    const round = jest.spyOn(to.rounds, 'start');
+    const round = jest.spyOn(to.leaser, 'lease');
     await proxy.goDown();
     await until(() => told(failing).length > 0);
     const before = round.mock.calls.length;
@@ -300,11 +300,11 @@ describe('case 26 the server takes no writes', () => {
       await begun.wait();
       const [before] = await to.rows();
       await demotedPool(to);
-      await to.rounds.renew();
+      await to.work.renew();
       const [renewed] = await to.rows();
       expect(renewed!.lease_until!.getTime()).toBeGreaterThan(before!.lease_until!.getTime());
       await demotedPool(to);
-      await to.rounds.finish(0);
+      await to.work.finish(0);
       expect(await to.rows()).toMatchObject([{ state: 'pending', leased_by: null }]);
       await ticking;
     });
@@ -523,7 +523,7 @@ describe('the connections of the pool are half open: nothing comes back on them,
     gate.open();
     expect(await ticking).toMatchObject({ done: 2, dead: 1, lost: 0 });
     expect(sent).toHaveLength(3);
-    expect(to.rounds.running).toBe(0);
+    expect(to.work.running).toBe(0);
   }, 90_000);
 
   it('a shutdown does not wait for counts that cannot be written down', async () => {

@@ -321,7 +321,7 @@ describe('long work', () => {
       const inbox = await start({ webhooks: { relay } });
       inbox.app.get(OutboxStore).renew = () => Promise.reject(new Error('no database'));
       const run = inbox.relay.tick();
-      const renewals = setInterval(() => void inbox.rounds.renew(), 300);
+      const renewals = setInterval(() => void inbox.work.renew(), 300);
       try {
         expect(await run).toMatchObject({ leased: 1, done: 0 });
       } finally {
@@ -357,7 +357,7 @@ describe('long work', () => {
     await running;
     await database.query(`UPDATE webhook_outbox SET leased_by = gen_random_uuid(), attempt = attempt + 1`);
     const before = await inbox.rows();
-    await inbox.rounds.renew();
+    await inbox.work.renew();
     expect(await tick).toMatchObject({ leased: 1, lost: 1 });
     const lost = { source: 'awardee', metric: 'lost', value: 1 };
     expect(inbox.app.get(Tally).drain().metrics).toContainEqual(lost);
@@ -390,10 +390,10 @@ describe('long work', () => {
     await until(() => goOn.length === 2);
     goOn[0]!();
     expect(await first).toMatchObject({ lost: 1 });
-    expect(inbox.rounds.running).toBe(1);
+    expect(inbox.work.running).toBe(1);
     goOn[1]!();
     expect(await second).toMatchObject({ done: 1 });
-    expect(inbox.rounds.running).toBe(0);
+    expect(inbox.work.running).toBe(0);
   });
 });
 
@@ -405,7 +405,7 @@ describe('rounds', () => {
     const lease = store.lease.bind(store);
     store.lease = async (...args) => {
       // As long as a busy machine may take.
-      await until(() => inbox.rounds.running === 0, 300).catch(() => undefined);
+      await until(() => inbox.work.running === 0, 300).catch(() => undefined);
       return lease(...args);
     };
     await inbox.deliver('d-1');
@@ -513,7 +513,7 @@ describe('rounds', () => {
       loop: true,
       webhooks: { relay: { pollInterval: '1h', handOff: false, listen: false } },
     });
-    await until(() => inbox.rounds.wasEmpty('awardee/handle'));
+    await until(() => inbox.leaser.wasEmpty('awardee/handle'));
     const store = inbox.app.get(OutboxStore);
     const lease = store.lease.bind(store);
     const failing = new Latch();
@@ -541,7 +541,7 @@ describe('rounds', () => {
         relay: { pollInterval: '1h', handOff: false, listen: false },
       },
     });
-    await until(() => inbox.rounds.wasEmpty('other/handle'));
+    await until(() => inbox.leaser.wasEmpty('other/handle'));
     const store = inbox.app.get(TurnStore);
     const give = store.give.bind(store);
     let failures = 0;

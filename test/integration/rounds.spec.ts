@@ -78,9 +78,9 @@ describe('rounds of the relay', () => {
   it('ask for the names that a commit has told of, and for no other', async () => {
     script.handle = () => undefined;
     const looks = await hear(inbox.dataSource, async () => {
-      await until(() => inbox.rounds.wasEmpty('idle/handle'));
+      await until(() => inbox.leaser.wasEmpty('idle/handle'));
       inbox.app.get(WakeUp).wakeOwn(['idle/handle']);
-      await until(() => inbox.rounds.wasEmpty('idle/handle'));
+      await until(() => inbox.leaser.wasEmpty('idle/handle'));
     });
     expect(looks.filter(({ sql }) => sql === LEASE_ALONE)).toEqual([]);
     expect(looks.filter(({ sql }) => LEASES.has(sql)).map(({ parameters }) => parameters[2])).toEqual([
@@ -93,13 +93,13 @@ describe('rounds of the relay', () => {
       `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, due_at = now()
         WHERE kind = 'handler' AND source = 'idle'`,
     );
-    await until(() => inbox.rounds.wasEmpty('idle/handle'));
+    await until(() => inbox.leaser.wasEmpty('idle/handle'));
     inbox.app.get(WakeUp).wakeOwn();
     await until(async () => (await inbox.rows(`state = 'pending'`)).length === 0, 20_000);
   });
 
   it('after a failed run look for its name alone', async () => {
-    await until(() => inbox.rounds.wasEmpty('grants/handle'));
+    await until(() => inbox.leaser.wasEmpty('grants/handle'));
     let runs = 0;
     script.handle = () => {
       runs += 1;
@@ -110,7 +110,7 @@ describe('rounds of the relay', () => {
       await until(
         async () => (await inbox.rows(`event_id = 'fails-once' AND error IS NOT NULL`)).length === 1,
       );
-      await until(() => inbox.rounds.wasEmpty('grants/handle'));
+      await until(() => inbox.leaser.wasEmpty('grants/handle'));
     });
     const leased = looks.filter(({ sql }) => LEASES.has(sql)).flatMap(({ parameters }) => parameters[2]);
     expect(new Set(leased)).toEqual(new Set(['grants/handle']));

@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(async () => {
   latch.open();
   for (const inbox of inboxes) {
-    await until(() => inbox.rounds.running === 0);
+    await until(() => inbox.work.running === 0);
     await inbox.stop();
   }
   await database.drop();
@@ -130,17 +130,17 @@ describe('a quick handler, whose rows are leased ahead', () => {
   });
 
   it.each([
-    ['the process stops', (inbox: TestInbox) => inbox.rounds.stopLeasing()],
-    ['leases are renewed', (inbox: TestInbox) => void inbox.rounds.renew()],
+    ['the process stops', (inbox: TestInbox) => inbox.work.stopLeasing()],
+    ['leases are renewed', (inbox: TestInbox) => void inbox.work.renew()],
   ])('gives back what waits, and has not begun, when %s', async (_, event) => {
     const inbox = await flood();
     event(inbox);
     await until(async () => (await inbox.rows(LEASED)).length === 6);
     const returned = await inbox.rows('attempt > 0 AND leased_by IS NULL');
     expect(returned.map((row) => row.attempt - row.attempt_base)).toEqual(Array(14).fill(0));
-    expect(inbox.rounds.running).toBe(6);
+    expect(inbox.work.running).toBe(6);
     latch.open();
-    await until(() => inbox.rounds.running === 0);
+    await until(() => inbox.work.running === 0);
     expect(count('slow')).toBe(6);
   });
 
@@ -148,7 +148,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
     const inbox = await flood();
     await inbox.app.get(Pauses).pause('source', 'slow', who);
     latch.open();
-    await until(() => inbox.rounds.running === 0);
+    await until(() => inbox.work.running === 0);
     expect(count('slow')).toBe(6);
     expect(await inbox.rows(LEASED)).toEqual([]);
   });
@@ -161,7 +161,7 @@ describe('a quick handler, whose rows are leased ahead', () => {
     await new Promise((resolve) => setTimeout(resolve, 1_050));
     await inbox.startRound();
     latch.open();
-    await until(() => inbox.rounds.running === 0);
+    await until(() => inbox.work.running === 0);
     expect(count('slow')).toBe(6);
   });
 
@@ -371,11 +371,11 @@ describe('renewals', () => {
     const startedAt = performance.now();
     const tick = inbox.relay.tick();
     await until(() => began.length === 1);
-    const { store } = inbox.rounds as unknown as { store: { renew: () => Promise<never> } };
+    const { store } = inbox.work as unknown as { store: { renew: () => Promise<never> } };
     const unanswered: (() => void)[] = [];
     store.renew = () =>
       new Promise<never>((_, reject) => unanswered.push(() => reject(new Error('given up'))));
-    const renewals = setInterval(() => void inbox.rounds.renew(), 1_000);
+    const renewals = setInterval(() => void inbox.work.renew(), 1_000);
     try {
       await tick;
     } finally {

@@ -78,7 +78,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const name of ['slow', 'hangs', 'fails', 'paused']) latch(name).open();
-  await until(() => inbox.rounds.running === 0);
+  await until(() => inbox.work.running === 0);
   await inbox.stop();
   await database.drop();
 });

@@ -1,7 +1,7 @@
 import { Injectable, type INestApplication } from '@nestjs/common';
 import { Inbox, OnWebhook, hmac, type HandlerContext, type WebhookEvent } from '../../src/index.js';
 import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
-import { Rounds } from '../../src/outbox/relay/rounds.js';
+import { Leaser } from '../../src/outbox/relay/leaser.js';
 import type { RelayOptions, WebhooksOptions } from '../../src/core/options/options.js';
 import { ListenConnection } from '../../src/storage/postgres/listen-connection.js';
 import { LISTEN_TIMES, ListenLoop } from '../../src/outbox/wake/listen.loop.js';
@@ -91,7 +91,7 @@ describe('wake-up across instances', () => {
   /** The rounds at start-up are over, those after the listener's probe too: what comes now is found by a wake or a poll. */
   const ready = async (app: INestApplication, listens = true) => {
     if (listens) await until(() => app.get(WakeListener).listening);
-    await until(() => app.get(Rounds).wasEmpty('awardee/Handlers.record'));
+    await until(() => app.get(Leaser).wasEmpty('awardee/Handlers.record'));
     await until(() => app.get(RelayLoop).silentMs > QUIET_MS);
   };
   /** Time for what must not happen. */

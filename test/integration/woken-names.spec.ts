@@ -48,7 +48,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   latch.open();
-  await until(() => inbox.rounds.running === 0);
+  await until(() => inbox.work.running === 0);
   await inbox.stop();
   await database.drop();
 });
@@ -60,7 +60,7 @@ async function start(relay: RelayOptions): Promise<void> {
     providers: [Handlers],
     webhooks: { sources, relay, notify: false },
   });
-  await until(() => ['busy/handle', 'other/handle', 'mail'].every((name) => inbox.rounds.wasEmpty(name)));
+  await until(() => ['busy/handle', 'other/handle', 'mail'].every((name) => inbox.leaser.wasEmpty(name)));
 }
 const done = (where: string) => inbox.rows(`state = 'done' AND ${where}`);
 
@@ -135,7 +135,7 @@ it('rows that were leased ahead and given back at a renewal are looked for', asy
   prefetch.recordLease(100);
   for (let nth = 0; nth < 20; nth += 1) await inbox.deliverTo('busy', `${nth}`);
   await until(async () => (await inbox.rows('leased_by IS NOT NULL')).length > 8);
-  await inbox.rounds.renew();
+  await inbox.work.renew();
   await until(async () => (await inbox.rows('leased_by IS NOT NULL')).length < 8);
   latch.open();
   await until(async () => (await done('true')).length === 20);

@@ -16,7 +16,7 @@ import { namesToRunAgain, type HeldSlot } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { PausedNames, type Paused } from './paused-names.js';
 import { RelayLoop } from './relay.loop.js';
-import { Rounds } from './rounds.js';
+import { Leaser } from './leaser.js';
 import { rowFacts } from './row-facts.js';
 
 /** Rows about to be inserted with a claim, and the slots kept for those that run here at once. */
@@ -41,7 +41,7 @@ export class HandOff {
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly registry: HandlerRegistry,
-    private readonly rounds: Rounds,
+    private readonly leaser: Leaser,
     private readonly instance: Instance,
     private readonly loop: RelayLoop,
     private readonly runner: JobRunner,
@@ -95,8 +95,8 @@ export class HandOff {
   private holdSlot(event: NewEvent, row: NewHandlerRow): HeldSlot | undefined {
     const { relay, sources } = this.options;
     const handler = this.registry.handler(row.name)!;
-    if (relay === false || !relay.handOff || !this.loop.isRunning || this.rounds.isHalted) return undefined;
-    if (!this.rounds.wasEmpty(row.name)) return undefined;
+    if (relay === false || !relay.handOff || !this.loop.isRunning || this.leaser.isHalted) return undefined;
+    if (!this.leaser.wasEmpty(row.name)) return undefined;
     if (this.isPaused(this.paused.known, handler)) return undefined;
     const limited = handler.concurrency ?? sources.get(handler.source)?.concurrency;
     if (row.orderKey !== undefined || handler.batch !== undefined || limited !== undefined) return undefined;
@@ -127,7 +127,7 @@ export class HandOff {
     const leftMs = leaseEndsAt - performance.now();
     return (
       this.loop.isRunning &&
-      !this.rounds.isHalted &&
+      !this.leaser.isHalted &&
       !this.runner.isExclusive &&
       leftMs > (2 * this.leaseMs) / 3
     );

@@ -2,6 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { runningRelay, type ResolvedOptions } from '../../core/options/resolve-options.js';
+import { endsWithin } from '../../core/time/waits.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
@@ -51,11 +52,31 @@ export class Leaser {
     private readonly mismatched: MismatchedRows,
   ) {}
 
-  // One lease at a time, so that two never count the same free slots.
+  /**
+   * One round: leases due rows and starts their runs, without waiting for their ends. One at a time, so that two never count the same free
+   * slots.
+   * @param prefetches whether rows of quick handlers may be leased that must wait for a slot
+   * @throws when the outbox could not be read; runs may have started before
+   */
   lease(prefetches: boolean, starting: Starting): Promise<void> {
     const next = this.leasing.catch(() => undefined).then(() => this.leaseNow(prefetches, starting));
     this.leasing = next;
     return next;
+  }
+
+  /**
+   * As `lease`, for a round by itself. The runs begin after the last poll: a poll that is answered late must not find rows that this round
+   * has enqueued. They begin after a sixth of the lease at the latest, since a poll may never be answered.
+   */
+  async leaseTogether(onStart: Starting['onStart']): Promise<void> {
+    let looked: () => void;
+    const all = new Promise<void>((resolve) => (looked = resolve));
+    const after = endsWithin(all, runningRelay(this.options).leaseMs / 6);
+    try {
+      await this.lease(false, { onStart, after });
+    } finally {
+      looked!();
+    }
   }
 
   private async leaseNow(prefetches: boolean, starting: Starting): Promise<void> {

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { StartedJob } from './job.js';
-import { Rounds } from './rounds.js';
+import { Leaser } from './leaser.js';
 import { add, report, type TickReport } from './tick-report.js';
 
 /**
@@ -15,7 +15,7 @@ import { add, report, type TickReport } from './tick-report.js';
  */
 @Injectable()
 export class OutboxRelay {
-  constructor(private readonly rounds: Rounds) {}
+  constructor(private readonly leaser: Leaser) {}
 
   /**
    * Makes one round: leases due rows for which there are slots, runs them to their end, and reports how the runs ended. Effects that a
@@ -23,10 +23,10 @@ export class OutboxRelay {
    * @throws when the outbox could not be read; runs that had started have ended by then
    */
   async tick(): Promise<TickReport> {
-    this.rounds.wake(undefined);
+    this.leaser.wake(undefined);
     const ends: StartedJob['ended'][] = [];
     try {
-      await this.rounds.startTogether((job) => ends.push(job.ended));
+      await this.leaser.leaseTogether((job) => ends.push(job.ended));
     } finally {
       await Promise.all(ends);
     }

@@ -8,8 +8,9 @@ import type { ResolvedOptions } from '../../core/options/resolve-options.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { storeErrorText } from '../../storage/postgres/store-error.js';
 import { HostTimers } from '../host-timers.js';
-import { namesToRunAgain } from './job.js';
-import { Rounds } from './rounds.js';
+import { namesToRunAgain, type StartedJob } from './job.js';
+import { LeasedWork } from './leased-work.js';
+import { Leaser } from './leaser.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 
 const TIMER = 'webhook-inbox:relay';
@@ -30,7 +31,8 @@ export class RelayLoop {
 
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
-    private readonly rounds: Rounds,
+    private readonly leaser: Leaser,
+    private readonly work: LeasedWork,
     private readonly timers: HostTimers,
     private readonly wakeUp: WakeUp,
   ) {}
@@ -40,7 +42,7 @@ export class RelayLoop {
     this.state = 'idle';
     this.wakeUp.onWake((names) => this.wake(names));
     const everyMs = Math.min(this.options.relay.leaseMs / 3, MAX_TIMER_MS);
-    this.renewal = setInterval(() => void this.rounds.renew(), everyMs);
+    this.renewal = setInterval(() => void this.work.renew(), everyMs);
     this.requestRound();
   }
 
@@ -59,7 +61,7 @@ export class RelayLoop {
    * @param again names of the rows that must run again
    */
   runEnded(again: readonly string[]): void {
-    if (again.length > 0) this.rounds.wake(again);
+    if (again.length > 0) this.leaser.wake(again);
     this.requestRound(false);
   }
 
@@ -76,7 +78,7 @@ export class RelayLoop {
 
   /** No more rounds. Running jobs go on, and their leases are still renewed. */
   stopLeasing(): void {
-    this.rounds.stopLeasing();
+    this.work.stopLeasing();
     this.wakeUp.onWake(undefined);
     this.timers.cancel(TIMER);
     this.state = 'stopped';
@@ -84,19 +86,19 @@ export class RelayLoop {
 
   /** Waits for running work, within the grace. */
   async finish(): Promise<void> {
-    if (this.options.relay !== false) await this.rounds.finish(this.options.relay.graceMs);
+    if (this.options.relay !== false) await this.work.finish(this.options.relay.graceMs);
     clearInterval(this.renewal);
   }
 
   private wake(names: WokenNames): void {
-    this.rounds.wake(names);
+    this.leaser.wake(names);
     this.requestRound(false);
   }
 
   // Never two rounds at once: a wake during one only asks for another after it.
   private requestRound(everywhere = true): void {
     this.again = true;
-    if (everywhere) this.rounds.wake(undefined);
+    if (everywhere) this.leaser.wake(undefined);
     if (this.state !== 'idle' || this.held > 0) return;
     this.state = 'running';
     this.timers.cancel(TIMER);
@@ -110,14 +112,15 @@ export class RelayLoop {
         this.again = false;
         // However busy the process is, only this poll finds rows that no commit announces.
         if (performance.now() - this.polledAt >= pollMs) {
-          this.rounds.wake(undefined);
+          this.leaser.wake(undefined);
           this.polledAt = performance.now();
         }
         let any = false;
-        await this.rounds.start(true, (job) => {
+        const onStart = (job: StartedJob) => {
           any = true;
           void job.ended.then((outcomes) => this.runEnded(namesToRunAgain(job, outcomes)));
-        });
+        };
+        await this.leaser.lease(true, { onStart });
         // There may be more that is due.
         this.again ||= any;
         this.readAt = performance.now();

@@ -11,7 +11,7 @@ import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { onConnection } from '../../storage/postgres/connection.js';
 import type { ListenConnection } from '../../storage/postgres/listen-connection.js';
 import { TakeoverStore, type InstanceLock } from '../../storage/postgres/takeover.store.js';
-import { Rounds } from '../relay/rounds.js';
+import { LeasedWork } from '../relay/leased-work.js';
 import { WakeUp } from '../wake/wake-up.js';
 import { LockWatch } from './lock-watch.js';
 
@@ -47,7 +47,7 @@ export class Takeover {
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
     private readonly store: TakeoverStore,
     private readonly instance: Instance,
-    private readonly rounds: Rounds,
+    private readonly work: LeasedWork,
     private readonly wakeUp: WakeUp,
   ) {}
 
@@ -102,7 +102,7 @@ export class Takeover {
     if (!(await answerInTime(this.store.register(session, lock)))) return;
     // In the place of an earlier one.
     this.lost.clear();
-    this.rounds.resume();
+    this.work.resume();
   }
 
   private async take(session: ListenConnection, dead: InstanceLock): Promise<void> {
@@ -145,14 +145,14 @@ export class Takeover {
       }
     }
     clearTimeout(late);
-    if (this.lost.size === 0) this.rounds.resume();
+    if (this.lost.size === 0) this.work.resume();
   }
 
   private abort(lock: InstanceLock): void {
     if (!this.lost.has(lock)) return;
     const text = 'the lock of this process is lost and cannot be withdrawn: running work is aborted';
-    this.logger.error(logLine(text, { running: this.rounds.running }));
-    this.rounds.suspend();
+    this.logger.error(logLine(text, { running: this.work.running }));
+    this.work.suspend();
   }
 
   private async withdraw(lock: InstanceLock): Promise<void> {

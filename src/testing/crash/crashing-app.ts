@@ -2,8 +2,8 @@ import type { INestApplicationContext } from '@nestjs/common';
 import type { DataSource, EntityManager } from 'typeorm';
 import { Instance } from '../../core/instance.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
+import { LeasedWork } from '../../outbox/relay/leased-work.js';
 import { endsWithin } from '../../core/time/waits.js';
-import { Rounds } from '../../outbox/relay/rounds.js';
 import { registryOf, wrapWork } from '../wrapped-work.js';
 import type { CrashPlan } from './crash-plan.js';
 import { running, type Running } from './outside-calls.js';
@@ -71,7 +71,7 @@ export class CrashingApp {
     if (!this.isDead()) return this.app.close();
     this.connections.end();
     const closed = this.app
-      .get(Rounds)
+      .get(LeasedWork)
       .finish(0)
       .then(() => this.app.close());
     await endsWithin(

@@ -68,7 +68,7 @@ export class World {
   async reset(): Promise<void> {
     for (const { end } of this.hanging) end('fails');
     this.hanging = [];
-    await until(() => this.inboxes.every(({ rounds }) => rounds.running === 0), BUSY_MS);
+    await until(() => this.inboxes.every(({ work }) => work.running === 0), BUSY_MS);
     await clear(this.database);
     this.calls = [];
     this.keys.clear();

@@ -17,7 +17,8 @@ import type { WebhooksOptions } from '../../../src/core/options/options.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../../src/core/tokens.js';
 import { DeskKeeper } from '../../../src/operator/desk.keeper.js';
 import { RelayLoop } from '../../../src/outbox/relay/relay.loop.js';
-import { Rounds } from '../../../src/outbox/relay/rounds.js';
+import { LeasedWork } from '../../../src/outbox/relay/leased-work.js';
+import { Leaser } from '../../../src/outbox/relay/leaser.js';
 import { createApplication, IDLE_LOOP, until, type ApplicationSetup } from '../../support/application.js';
 import { createDatabase, type TestDatabase } from '../../support/database.js';
 import { awardee } from '../../support/signing.js';
@@ -33,7 +34,8 @@ export interface TestInbox {
   readonly app: INestApplication;
   readonly database: TestDatabase;
   readonly relay: OutboxRelay;
-  readonly rounds: Rounds;
+  readonly leaser: Leaser;
+  readonly work: LeasedWork;
   /** Starts the runs of one round as the relay's loop does. True when there may be more that is due. */
   startRound(): Promise<boolean>;
   /** The application's own DataSource, with the pool that handlers and claims share. */
@@ -87,7 +89,7 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     },
   });
   const relay = app.get(OutboxRelay);
-  const rounds = app.get(Rounds);
+  const leaser = app.get(Leaser);
   const dataSource = app.get<DataSource>(WEBHOOKS_DATA_SOURCE);
   const query: TestInbox['query'] = (sql, parameters) => database.query(sql, parameters);
   const deliver: TestInbox['deliver'] = (id, type = 'grant.made', payload = {}, source = 'awardee') => {
@@ -103,11 +105,12 @@ export async function startInbox(setup: InboxSetup): Promise<TestInbox> {
     app,
     database,
     relay,
-    rounds,
+    leaser,
+    work: app.get(LeasedWork),
     startRound: async () => {
       let any = false;
-      rounds.wake(undefined);
-      await rounds.start(true, () => (any = true));
+      leaser.wake(undefined);
+      await leaser.lease(true, { onStart: () => (any = true) });
       return any;
     },
     dataSource,

@@ -7,20 +7,18 @@ import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { OutboxStore } from '../../storage/outbox.store.js';
 import { FailureSettler } from '../runs/failure.settler.js';
 import { LeaseLost } from '../runs/deadline.js';
-import type { StartedJob } from './job.js';
 import { JobRunner } from './job.runner.js';
 import { Leaser } from './leaser.js';
 import { LoneStatements } from '../runs/lone-statements.js';
 import { rowFacts } from './row-facts.js';
 import type { TickReport } from './tick-report.js';
-import type { WokenNames } from '../wake/wake-up.js';
 
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
 
-/** Rounds of the relay: each leases due rows and starts their runs. It holds no timer: `RelayLoop` and `OutboxRelay` call it. */
+/** The rows that this process has leased: renews their leases, gives back what may not go on, and waits for what runs. */
 @Injectable()
-export class Rounds {
+export class LeasedWork {
   private readonly logger = new InboxLogger();
   private givenBack: Promise<void> | undefined;
 
@@ -36,31 +34,6 @@ export class Rounds {
   /** The outcomes of all runs since the process started. */
   get totals(): TickReport {
     return this.runner.totals;
-  }
-
-  /**
-   * Leases due rows and starts their runs, without waiting for their ends.
-   * @param onStart called for each job as it starts; a later step of the round may still fail
-   * @param prefetches whether rows of quick handlers may be leased that must wait for a slot
-   * @throws when the outbox could not be read
-   */
-  start(prefetches: boolean, onStart: (job: StartedJob) => void): Promise<void> {
-    return this.leaser.lease(prefetches, { onStart });
-  }
-
-  /**
-   * As `start`, for a round by itself. The runs begin after the last poll: a poll that is answered late must not find rows that this round
-   * has enqueued. They begin after a sixth of the lease at the latest, since a poll may never be answered.
-   */
-  async startTogether(onStart: (job: StartedJob) => void): Promise<void> {
-    let looked: () => void;
-    const all = new Promise<void>((resolve) => (looked = resolve));
-    const after = endsWithin(all, runningRelay(this.options).leaseMs / 6);
-    try {
-      await this.leaser.lease(false, { onStart, after });
-    } finally {
-      looked!();
-    }
   }
 
   /** Prolongs the leases of running work; aborts a run whose lease is about to end, or was taken. */
@@ -94,16 +67,6 @@ export class Rounds {
     }
   }
 
-  /** Rows of these names have been committed. The next round polls for them. */
-  wake(names: WokenNames): void {
-    this.leaser.wake(names);
-  }
-
-  /** Whether the last poll found no due row of this name. */
-  wasEmpty(name: string): boolean {
-    return this.leaser.wasEmpty(name);
-  }
-
   /**
    * Other processes may take the rows that are leased here. So running jobs are aborted, waiting jobs are released, and nothing is leased
    * until `resume`.
@@ -116,11 +79,6 @@ export class Rounds {
 
   resume(): void {
     this.leaser.resume();
-  }
-
-  /** Whether nothing may be leased here now. */
-  get isHalted(): boolean {
-    return this.leaser.isHalted;
   }
 
   /** No more leases. Running jobs go on. */
