@@ -16,7 +16,7 @@ import type { TickReport } from './tick-report.js';
 /** How long a shutdown waits for what it has aborted, and for the database. */
 const ABORT_MS = 1_000;
 
-/** The rows that this process has leased: renews their leases, gives back what may not go on, and waits for what runs. */
+/** The rows that this process has leased: renews their leases, gives back rows that may not go on, and waits for running work. */
 @Injectable()
 export class LeasedWork {
   private readonly logger = new InboxLogger();
