@@ -5,6 +5,8 @@ import type { RunOutcome } from '../runs/failure.settler.js';
 import type { Solo } from '../slots/solo.js';
 
 interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
+  /** Undefined for a run of a delivery. */
+  readonly id?: string;
   readonly event?: { readonly source: string };
 }
 
