@@ -16,7 +16,7 @@ import { GroupSettle } from './group-settle.js';
 import { LeaseLost } from './deadline.js';
 import { LoneStatements } from './lone-statements.js';
 import { effectResult, keptResult, ResultRefused } from './result.js';
-import { RunTransactions } from './run.transactions.js';
+import { RunTransactions } from './run.transaction.js';
 
 /** A warning about a call whose row may have another attempt. */
 const MAY_BE_TWICE = 'it may have happened twice at a service that ignores its key';
