@@ -28,7 +28,7 @@ import { PausedNames } from './relay/paused-names.js';
 import { LeasedWork } from './relay/leased-work.js';
 import { RelayLoop } from './relay/relay.loop.js';
 import { Solos } from './slots/solo.js';
-import { RunTransactions } from './runs/run.transactions.js';
+import { RunTransactions } from './runs/run.transaction.js';
 import { EffectSettler } from './runs/effect.settler.js';
 import { StaleFilter } from './runs/stale.filter.js';
 import { MismatchedRows } from './relay/mismatched-rows.js';

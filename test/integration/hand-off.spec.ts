@@ -3,6 +3,7 @@ import { hmac, OnWebhook, type WebhookEvent, type WebhooksOptions } from '../../
 import { Instance } from '../../src/core/instance.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { JobRunner } from '../../src/outbox/relay/job.runner.js';
+import { PausedNames } from '../../src/outbox/relay/paused-names.js';
 import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { OutboxStore } from '../../src/storage/outbox.store.js';
 import { until } from '../support/application.js';
@@ -102,6 +103,13 @@ async function slowClaims(when: string, seconds = 0.5): Promise<void> {
     $$ BEGIN PERFORM pg_sleep(${seconds}); RETURN NEW; END $$`);
   await inbox.query(`CREATE TRIGGER slow BEFORE INSERT ON webhook_claim FOR EACH ROW WHEN (${when})
     EXECUTE FUNCTION pause()`);
+}
+async function refuseClaim(eventId: string): Promise<void> {
+  await inbox.query(
+    `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`,
+  );
+  await inbox.query(`CREATE TRIGGER refuse BEFORE INSERT ON webhook_claim FOR EACH ROW WHEN (NEW.event_id = '${eventId}')
+    EXECUTE FUNCTION refuse()`);
 }
 /** Such a claim is under way. */
 const claiming = () =>
@@ -229,11 +237,7 @@ it('a lease that is given back late is not that of the second try', async () => 
     await late.wait();
     return release(...given);
   };
-  await inbox.query(
-    `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`,
-  );
-  await inbox.query(`CREATE TRIGGER refuse BEFORE INSERT ON webhook_claim FOR EACH ROW WHEN (NEW.event_id = 'z')
-    EXECUTE FUNCTION refuse()`);
+  await refuseClaim('z');
   const both = { events: ['b', 'z'].map((id) => ({ id, type: 'grant.made' })) };
   const delivered = inbox.deliverTo('several', '', both);
   await until(() => late.arrived > 0);
@@ -246,6 +250,39 @@ it('a lease that is given back late is not that of the second try', async () => 
   await done();
   expect(await inbox.rows(`event_id = 'b'`)).toMatchObject([{ attempt: 1, lost: 0 }]);
   expect(events).toHaveLength(1);
+});
+
+it('a lease that is given back again is not that of a second try which is about to begin', async () => {
+  await start();
+  latch.open();
+  const store = inbox.app.get(OutboxStore);
+  const release = store.release.bind(store);
+  const releases: number[] = [];
+  store.release = async (...given) => {
+    const released = await release(...given);
+    releases.push(released);
+    return released;
+  };
+  const paused = inbox.app.get(PausedNames);
+  const read = paused.read.bind(paused);
+  const beginning = new Latch();
+  paused.read = async (maxMs) => {
+    // The loop reads them too.
+    if ((await inbox.rows(`event_id = 'b'`)).length > 0) await beginning.wait();
+    return read(maxMs);
+  };
+  await refuseClaim('z');
+  const both = { events: ['b', 'z'].map((id) => ({ id, type: 'grant.made' })) };
+  expect(await inbox.deliverTo('several', '', both)).toMatchObject({ status: 503 });
+  await until(() => beginning.arrived > 0);
+  // The releases after the first try are repeated after one second.
+  await new Promise((resolve) => setTimeout(resolve, 1_300));
+  expect(await inbox.rows(`event_id = 'b'`)).toMatchObject([{ leased_by: inbox.app.get(Instance).id }]);
+  beginning.open();
+  await done();
+  expect(await inbox.rows(`event_id = 'b'`)).toMatchObject([{ attempt: 1, attempt_base: 0, lost: 0 }]);
+  expect(events).toHaveLength(1);
+  expect(releases.filter((released) => released > 0)).toEqual([]);
 });
 
 it('what was committed although the claim failed is given back, and runs once', async () => {

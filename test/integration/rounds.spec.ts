@@ -1,7 +1,9 @@
+import type { SkipStale } from '../../src/index.js';
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
 import { until } from '../support/application.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
+import { Latch } from '../support/latch.js';
 import { hear } from '../support/statements.js';
 import {
   awardeeSource,
@@ -19,9 +21,23 @@ const LEASES = new Set([10, 100, 1_000].map(leaseDue));
 let database: TestDatabase;
 let inbox: TestInbox;
 
-const sources = { awardee: awardeeSource(), grants: awardeeSource(), idle: awardeeSource() };
+const plain = ['awardee', 'grants', 'idle'];
+const names = [...plain, 'marked', 'line'];
+const sources = Object.fromEntries(names.map((name) => [name, awardeeSource()]));
+const skipStale: SkipStale = {
+  key: () => 'one',
+  at: ({ payload }) => new Date((payload as { at: number }).at),
+};
 const start = (setup: InboxSetup) =>
-  startInbox({ database, providers: [scripted(script, { sources: Object.keys(sources) })], ...setup });
+  startInbox({
+    database,
+    providers: [
+      scripted(script, { sources: plain }),
+      scripted(script, { sources: ['marked'], handler: { skipStale }, effect: false }),
+      scripted(script, { sources: ['line'], handler: { skipStale, key: () => 'one' }, effect: false }),
+    ],
+    ...setup,
+  });
 
 beforeAll(async () => {
   database = await createDatabase();
@@ -116,5 +132,43 @@ describe('rounds of the relay', () => {
     expect(new Set(leased)).toEqual(new Set(['grants/handle']));
     expect(looks.filter(({ sql }) => sql === LEASE_ALONE)).toEqual([]);
     script.handle = () => undefined;
+  });
+
+  it('look no more often for a run that ends superseded than for one that is done', async () => {
+    script.handle = () => undefined;
+    const looksFor = async (id: string, at: number, state: string) => {
+      await until(() => inbox.leaser.wasEmpty('marked/handle'));
+      const heard = await hear(inbox.dataSource, async () => {
+        await inbox.deliverTo('marked', id, { at });
+        await until(async () => (await inbox.rows(`event_id = '${id}' AND state = '${state}'`)).length === 1);
+        await until(() => inbox.work.running === 0);
+        // A round that the end of the run asks for begins at once.
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        await until(() => inbox.leaser.wasEmpty('marked/handle'));
+      });
+      return heard.filter(
+        ({ sql, parameters }) => LEASES.has(sql) && String(parameters[2]).includes('marked/handle'),
+      ).length;
+    };
+    const done = await looksFor('newer', 2, 'done');
+    expect(await looksFor('older', 1, 'superseded')).toBe(done);
+  });
+
+  it('lease what waits behind a superseded row of its key, though no poll comes', async () => {
+    const latch = new Latch();
+    // The row of another test may wait for its retry.
+    script.handle = ({ source }) => (source === 'line' ? latch.wait() : undefined);
+    for (const [nth, at] of [5, 1, 2, 6, 3, 7].entries()) await inbox.deliverTo('line', `l-${nth}`, { at });
+    await until(() => latch.arrived === 1);
+    latch.open();
+    await until(async () => (await inbox.rows(`source = 'line' AND state = 'pending'`)).length === 0);
+    expect((await inbox.rows(`source = 'line'`)).map(({ state }) => state)).toEqual([
+      'done',
+      'superseded',
+      'superseded',
+      'done',
+      'superseded',
+      'done',
+    ]);
   });
 });

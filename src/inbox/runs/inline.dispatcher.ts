@@ -11,7 +11,7 @@ import { runAttempt } from '../../outbox/runs/attempt-span.js';
 import { Deadline } from '../../outbox/runs/deadline.js';
 import type { RunOutcome } from '../../outbox/runs/failure.settler.js';
 import { HandlerRunner } from '../../outbox/runs/handler.runner.js';
-import { RunTransactions } from '../../outbox/runs/run.transactions.js';
+import { RunTransactions } from '../../outbox/runs/run.transaction.js';
 import { WakeUp } from '../../outbox/wake/wake-up.js';
 import { ClaimStore } from '../../storage/claim.store.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';

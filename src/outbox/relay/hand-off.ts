@@ -149,9 +149,11 @@ export class HandOff {
     const again = () => {
       if (performance.now() + delayMs > slot.leaseEndsAt) return;
       setTimeout(() => {
-        // A second claim under the same ids may have brought it here.
-        if ([...this.runner.jobs].some(({ rows }) => rows.some(({ id }) => id === row.id))) return;
         delayMs *= 2;
+        // A second claim under the same ids has brought it here.
+        if ([...this.runner.jobs].some(({ rows }) => rows.some(({ id }) => id === row.id))) return;
+        // Such a claim is under way, or its row is about to begin. It may still meet the first one's row, and not run it.
+        if (this.runner.hasHeld(row.id)) return again();
         void this.release(row).then((released) => (released ? undefined : again()));
       }, delayMs).unref();
     };

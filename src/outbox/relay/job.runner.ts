@@ -64,6 +64,11 @@ export class JobRunner {
     return slot;
   }
 
+  /** Whether a slot is kept for this row. */
+  hasHeld(rowId: string): boolean {
+    return [...this.held].some(({ rows }) => rows.some(({ id }) => id === rowId));
+  }
+
   /** A slot for what a delivery runs, to be let go at its end; undefined when `signal` fires before one is free. */
   async waitForSlot(
     work: Pick<Handler, 'name' | 'source'>,

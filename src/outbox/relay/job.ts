@@ -1,9 +1,12 @@
 import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { Outcomes } from '../runs/batch.runner.js';
 import type { Deadline } from '../runs/deadline.js';
+import type { RunOutcome } from '../runs/failure.settler.js';
 import type { Solo } from '../slots/solo.js';
 
 interface OccupantRow extends Pick<LeasedRow, 'kind' | 'name' | 'alone'> {
+  /** Undefined for a run of a delivery. */
+  readonly id?: string;
   readonly event?: { readonly source: string };
 }
 
@@ -44,8 +47,14 @@ export interface StartedJob extends Job {
   readonly ended: Promise<Outcomes>;
 }
 
-/** Names of its rows that may be due again: they have neither ended well, nor been handed to an engine. */
+/** A dead row is not among them: it lets its key go, and only a round gives that key's next row the turn. */
+const ENDED_WELL: readonly RunOutcome[] = ['done', 'superseded', 'handed'];
+
+/**
+ * Names of its rows that may be due again, or that release a key: they have neither ended well, nor been handed to an engine. The end of
+ * a done or superseded row passes the turn of its key in its own transaction, which wakes the relays.
+ */
 export function namesToRunAgain({ rows }: Job, outcomes: Outcomes): string[] {
-  const again = rows.filter(({ id }) => outcomes.has(id) && !['done', 'handed'].includes(outcomes.get(id)!));
+  const again = rows.filter(({ id }) => outcomes.has(id) && !ENDED_WELL.includes(outcomes.get(id)!));
   return [...new Set(again.map(({ name }) => name))];
 }

@@ -13,8 +13,7 @@ import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { resultSummary } from './result.js';
 import { rowEvent, rowFacts, runInfo } from '../relay/row-facts.js';
-import type { RunTransaction } from './run.transaction.js';
-import { RunTransactions } from './run.transactions.js';
+import { RunTransactions, type RunTransaction } from './run.transaction.js';
 import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 
 type Item = Prepared & { readonly row: LeasedRow };
@@ -94,11 +93,11 @@ export class BatchRunner {
     const deadline = new Deadline(handler.name, handler.timeoutMs);
     const either = AbortSignal.any([signal, deadline.signal]);
     try {
-      const woken = await this.transactions.run(handler.name, handler.timeoutMs, async (transaction) => {
+      const { woken } = await this.transactions.run(handler.name, handler.timeoutMs, async (transaction) => {
         await this.runAndSettle(transaction, handler, items, either, outcomes);
         return transaction;
       });
-      this.finish(handler, items, outcomes, woken.woken);
+      this.finish(handler, items, outcomes, woken);
     } catch (error) {
       // One commit settled all rows of the batch, so any of them shows whether it went through.
       if ((await this.transactions.findCommittedEnd(first, error)) !== undefined) {

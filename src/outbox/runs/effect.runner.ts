@@ -39,34 +39,15 @@ export class EffectRunner {
     return runAttempt(
       [row],
       (outcome) => [outcome],
-      () => this.runNow(row, signal),
+      () => this.attempt(row, signal),
     );
   }
 
-  private async runNow(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
-    let call: Promise<Called> | undefined;
-    try {
-      return await this.attempt(row, signal, (started) => {
-        call = started;
-      });
-    } finally {
-      // A call that outlives its attempt may still end well. It is recorded after the attempt's own end, which would undo it.
-      call?.then(
-        (late) => signal.aborted && void this.ends.recordLate(row, late),
-        () => undefined,
-      );
-    }
-  }
-
-  private async attempt(
-    row: LeasedRow,
-    signal: AbortSignal,
-    onCall: (call: Promise<Called>) => void,
-  ): Promise<RunOutcome> {
+  private async attempt(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
     const effect = this.registry.effect(row.name)!;
     let inDoubt = row.begun;
     let called: Called;
-    let calling = false;
+    let call: Promise<Called> | undefined;
     let payload: unknown;
     let destination: string | undefined;
     try {
@@ -83,20 +64,32 @@ export class EffectRunner {
       if (checked.kind === 'done') return await this.ends.settle(effect, row, checked, signal);
       if (checked.kind === 'lost') return 'lost';
       inDoubt = checked.inDoubt;
-      calling = true;
-      const call = this.call(effect, row, payload, signal);
-      onCall(call);
+      call = this.call(effect, row, payload, signal);
       called = await orAborted(call, signal);
     } catch (error) {
-      const mayBeDone = inDoubt || (calling && tracksDoubt(effect) && !isKnownNotDone(error));
-      const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
-      await this.destinations.recordFailure(effect, row, payload, error);
-      return outcome;
+      const mayBeDone = inDoubt || (call !== undefined && tracksDoubt(effect) && !isKnownNotDone(error));
+      try {
+        const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
+        await this.destinations.recordFailure(effect, row, payload, error);
+        return outcome;
+      } finally {
+        this.recordIfLate(row, call);
+      }
     }
     // Outside of the `try` above: an error of our own database says nothing about the call.
     const outcome = await this.ends.settle(effect, row, called, signal);
     await this.destinations.recordAnswer(effect, row, payload);
     return outcome;
+  }
+
+  /**
+   * A call that was given up goes on, and may still end well. Called after the attempt's own end is recorded, which would undo a late one.
+   */
+  private recordIfLate(row: LeasedRow, call: Promise<Called> | undefined): void {
+    void call?.then(
+      (late) => this.ends.recordLate(row, late),
+      () => undefined,
+    );
   }
 
   /** Releases the row, as if it had not been leased. */

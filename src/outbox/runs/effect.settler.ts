@@ -8,7 +8,7 @@ import type { LeasedRow } from '../../storage/leased-rows.js';
 import { SettleStore } from '../../storage/settle.store.js';
 import { TurnStore } from '../../storage/turn.store.js';
 import { rowEvent, rowFacts, runInfo } from '../relay/row-facts.js';
-import { WakeUp } from '../wake/wake-up.js';
+import { WakeUp, type WokenNames } from '../wake/wake-up.js';
 import type { Completion } from './effect-doubts.js';
 import { tracksDoubt, type FailurePolicy } from './failure-policy.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
@@ -16,7 +16,10 @@ import { GroupSettle } from './group-settle.js';
 import { LeaseLost } from './deadline.js';
 import { LoneStatements } from './lone-statements.js';
 import { effectResult, keptResult, ResultRefused } from './result.js';
-import { RunTransactions } from './run.transactions.js';
+import { RunTransactions } from './run.transaction.js';
+
+/** A warning about a call whose row may have another attempt. */
+const MAY_BE_TWICE = 'it may have happened twice at a service that ignores its key';
 
 /** How an effect's method ended. */
 export interface Called {
@@ -43,6 +46,7 @@ export class EffectSettler {
   /** Settles a call that has ended: as done, or as failed where that is refused. */
   async settle(effect: Effect, row: LeasedRow, called: Called, signal: AbortSignal): Promise<RunOutcome> {
     let kept = false;
+    let woken: WokenNames;
     try {
       // The result is kept first, even if the lease is lost: the call was made, and the next attempt need not make it again.
       const json = asJson(row, called);
@@ -50,19 +54,15 @@ export class EffectSettler {
         await this.statements.send((manager) => this.store.keepResult(manager, row.id, json!));
         kept = true;
       }
-      this.wakeUp.wake(await this.commit(effect, row, called.completion, json, signal));
+      woken = await this.commit(effect, row, called.completion, json, signal);
     } catch (error) {
-      if (await this.statements.send((manager) => this.store.endOf(manager, row))) {
-        this.wakeUp.wake();
-        return 'done';
-      }
+      if (await this.statements.send((manager) => this.store.endOf(manager, row)))
+        return this.finish(row, undefined);
       if (error instanceof LeaseLost) return this.settleLost(row, called);
       // With its result kept, the call is not in doubt.
       return await this.failures.settle(row, error, effectPolicy(effect, !kept && tracksDoubt(effect)));
     }
-    this.lifecycle.emit('effectDone', () => rowEvent(row));
-    if (isHeard('log')) this.logger.log(logLine('effect done', rowFacts(row)));
-    return 'done';
+    return this.finish(row, woken);
   }
 
   /**
@@ -104,24 +104,26 @@ export class EffectSettler {
 
   private async settleLost(row: LeasedRow, called: Called): Promise<RunOutcome> {
     if (await this.settleLate(row, called)) return 'done';
-    const text =
-      'the effect ended after its lease; it may have happened twice at a service that ignores its key';
-    this.logger.warn(logLine(text, rowFacts(row)));
+    this.logger.warn(logLine(`the effect ended after its lease; ${MAY_BE_TWICE}`, rowFacts(row)));
     return 'lost';
   }
 
-  /** Records the end of a call that outlived its attempt. */
+  /** Records the end of a call that was given up, once its attempt has ended. */
   async recordLate(row: LeasedRow, called: Called): Promise<void> {
     try {
-      const settled = await this.settleLate(row, called).catch((error: unknown) => {
-        if (!(error instanceof ResultRefused)) throw error;
-        return this.failures.refuseLate(row, error);
-      });
-      if (settled === undefined) return;
-      this.logger.warn(logLine(settled ? 'a late end was recorded' : 'a late end was kept', rowFacts(row)));
+      const text = (await this.settleLate(row, called)) ? 'a late end was recorded' : lateText(called);
+      this.logger.warn(logLine(text, rowFacts(row)));
     } catch (error) {
-      this.logger.error(logLine(`a late end could not be recorded: ${errorText(error)}`, rowFacts(row)));
+      await this.recordRefused(row, error).catch((failed: unknown) =>
+        this.logger.error(logLine(`a late end could not be recorded: ${errorText(failed)}`, rowFacts(row))),
+      );
     }
+  }
+
+  /** @throws any other error than ResultRefused */
+  private async recordRefused(row: LeasedRow, error: unknown): Promise<void> {
+    if (!(error instanceof ResultRefused)) throw error;
+    await this.failures.refuseLate(row, error);
   }
 
   /**
@@ -131,17 +133,39 @@ export class EffectSettler {
    * @throws ResultRefused
    */
   private async settleLate(row: LeasedRow, called: Called): Promise<boolean> {
-    const { completion } = called;
     const json = asJson(row, called);
-    const settled =
-      completion === undefined
-        ? await this.statements.send((manager) => this.store.settleLate(manager, row, json))
-        : await this.statements.send((manager) => this.store.resumeLate(manager, row, json!));
-    // The row may have had the turn of its key, or a parked one may have held it.
-    if (settled) this.wakeUp.wake();
-    return settled && completion === undefined;
+    if (called.completion !== undefined) {
+      const resumed = await this.statements.send((manager) => this.store.resumeLate(manager, row, json!));
+      if (resumed) this.wakeUp.wake();
+      return false;
+    }
+    // The second part finds what a first sending of the settle has done.
+    const settled = await this.statements.send(
+      async (manager) =>
+        (await this.store.settleLate(manager, row, json)) ||
+        (await this.store.endOf(manager, row)) === 'done',
+    );
+    if (settled) this.finish(row, undefined);
+    return settled;
+  }
+
+  /**
+   * The row is done by this attempt, whichever way its process has learned it.
+   * @param woken names of the rows that this made due. @default unknown: the row may have had the turn of its key, or held it while parked
+   */
+  private finish(row: LeasedRow, woken: WokenNames): 'done' {
+    this.wakeUp.wake(woken);
+    this.lifecycle.emit('effectDone', () => rowEvent(row));
+    if (isHeard('log')) this.logger.log(logLine('effect done', rowFacts(row)));
+    return 'done';
   }
 }
+
+/** The warning about a late end that did not make its row done. */
+const lateText = ({ completion }: Called) =>
+  completion === undefined
+    ? `a late end of the effect was not recorded; ${MAY_BE_TWICE}`
+    : 'a late end was kept';
 
 export function effectPolicy(effect: Effect, inDoubt = false): FailurePolicy {
   return { retry: effect.retry, classifiers: [effect.classify], effect, inDoubt };

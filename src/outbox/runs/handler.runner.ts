@@ -15,8 +15,7 @@ import { runAttempt } from './attempt-span.js';
 import { EventPreparer, type Prepared } from './event.preparer.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
 import { resultSummary } from './result.js';
-import type { RunTransaction } from './run.transaction.js';
-import { RunTransactions, type CommittedEnd } from './run.transactions.js';
+import { RunTransactions, type CommittedEnd, type RunTransaction } from './run.transaction.js';
 
 /** The code of one handler run: a method with `@OnWebhook`, or a route with `@UseWebhook`. */
 export type HandlerCode = (event: WebhookEvent, context: HandlerContext) => unknown;
@@ -71,18 +70,17 @@ export class HandlerRunner {
     inDelivery: boolean,
   ): Promise<RunOutcome> {
     const code: HandlerCode = (event, context) => handler.invoke(event, context);
-    let run: RunTransaction;
-    const outcome = await this.transactions.run(row.name, timeoutMs, async (transaction) => {
-      run = transaction;
+    const { outcome, transaction } = await this.transactions.run(row.name, timeoutMs, async (transaction) => {
       if (await transaction.supersedeIfStale(row, handler, prepared.event)) {
         await transaction.passTurn(row);
-        return 'superseded';
+        return { outcome: 'superseded' as const, transaction };
       }
       const result = await this.call(transaction, row, prepared, code, signal, inDelivery);
       transaction.settleWithCommit(row, result);
-      return 'done';
+      return { outcome: 'done' as const, transaction };
     });
-    return this.finish(row, outcome, run!.woken);
+    // Read after the COMMIT, whose answer says whether a turn was passed.
+    return this.finish(row, outcome, transaction.woken);
   }
 
   /**

@@ -1,19 +1,24 @@
-import type { EntityManager } from 'typeorm';
+import { Inject, Injectable } from '@nestjs/common';
+import { DataSource, type EntityManager } from 'typeorm';
 import { runAround, type RunInfo } from '../../core/around.js';
 import type { Enqueue } from '../../core/context.js';
+import { WebhookInboxError } from '../../core/errors.js';
 import type { WebhookEvent } from '../../core/event.js';
 import { outcomeOf } from '../../core/lazy.js';
 import type { ResolvedOptions } from '../../core/options/resolve-options.js';
-import { WebhookInboxError } from '../../core/errors.js';
-import { namesOf, type Handler, type HandlerRegistry } from '../../handlers/handler.registry.js';
+import { Alerts } from '../../core/telemetry/alerts.js';
+import { WEBHOOKS_DATA_SOURCE, WEBHOOKS_OPTIONS } from '../../core/tokens.js';
+import { HandlerRegistry, namesOf, type Handler } from '../../handlers/handler.registry.js';
 import type { LeasedRow, NamedEffect } from '../../storage/leased-rows.js';
-import type { SettleStore } from '../../storage/settle.store.js';
-import type { TurnStore } from '../../storage/turn.store.js';
-import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
-import type { Outbox } from '../enqueue/outbox.js';
-import { RunEnqueue, type EnqueueStores } from '../enqueue/run-enqueue.js';
+import { NotCommitted } from '../../storage/postgres/connection.js';
+import { UserTransaction } from '../../storage/postgres/user-transaction.js';
+import { SettleStore } from '../../storage/settle.store.js';
+import { TurnStore } from '../../storage/turn.store.js';
+import { Outbox } from '../enqueue/outbox.js';
+import { EnqueueStores, RunEnqueue } from '../enqueue/run-enqueue.js';
 import { LeaseLost } from './deadline.js';
-import type { StaleFilter } from './stale.filter.js';
+import { LoneStatements } from './lone-statements.js';
+import { StaleFilter } from './stale.filter.js';
 
 /**
  * A handler that was done for its event ran again and would enqueue effects for the first time. Its run is rolled back: such an effect
@@ -30,16 +35,8 @@ export class NewEffectsRefused extends WebhookInboxError {
   }
 }
 
-/** The parts that every transaction of a run uses. */
-export interface RunParts {
-  readonly options: ResolvedOptions;
-  readonly registry: HandlerRegistry;
-  readonly store: SettleStore;
-  readonly turns: TurnStore;
-  readonly stale: StaleFilter;
-  readonly outbox: Outbox;
-  readonly enqueueStores: EnqueueStores;
-}
+/** How a run ended whose transaction has committed. */
+export type CommittedEnd = 'done' | 'superseded';
 
 /** The transaction of a run: it calls the application's code with an `enqueue`, settles the rows and passes their turns on. */
 export class RunTransaction {
@@ -48,7 +45,7 @@ export class RunTransaction {
   private readonly passed = new Set<string>();
 
   constructor(
-    private readonly parts: RunParts,
+    private readonly parts: RunTransactions,
     private readonly transaction: UserTransaction,
   ) {}
 
@@ -149,5 +146,47 @@ export class RunTransaction {
     const { registry } = this.parts;
     const work = kind === 'handler' ? registry.handler(name) : registry.effect(name);
     for (const one of namesOf(work!)) this.passed.add(one);
+  }
+}
+
+/** Opens the transactions in which the application's code runs. */
+@Injectable()
+export class RunTransactions {
+  constructor(
+    @Inject(WEBHOOKS_DATA_SOURCE) private readonly dataSource: DataSource,
+    @Inject(WEBHOOKS_OPTIONS) readonly options: ResolvedOptions,
+    readonly registry: HandlerRegistry,
+    readonly store: SettleStore,
+    readonly turns: TurnStore,
+    readonly stale: StaleFilter,
+    readonly outbox: Outbox,
+    readonly enqueueStores: EnqueueStores,
+    private readonly statements: LoneStatements,
+    private readonly alerts: Alerts,
+  ) {}
+
+  /**
+   * Opens a transaction for the runs of `name`, and commits it after `work`.
+   * @throws NotCommitted, ManagerMisused, and the error of `work`; each rolls it back
+   */
+  run<T>(name: string, timeoutMs: number, work: (transaction: RunTransaction) => Promise<T>): Promise<T> {
+    return this.open(name, timeoutMs, (transaction) => work(this.join(transaction)));
+  }
+
+  /** As `run`, for several runs in one transaction. */
+  open<T>(name: string, timeoutMs: number, work: (transaction: UserTransaction) => Promise<T>): Promise<T> {
+    const onMisuse = (detail: string) => this.alerts.raise({ kind: 'manager-misused', name, detail });
+    return UserTransaction.run(this.dataSource, { timeoutMs, onMisuse }, work);
+  }
+
+  /** One run in a transaction that is open. */
+  join(transaction: UserTransaction): RunTransaction {
+    return new RunTransaction(this, transaction);
+  }
+
+  /** Finds out how the run ended, if `error` left its COMMIT in doubt. The settle in the transaction shows whether it went through. */
+  async findCommittedEnd(row: LeasedRow, error: unknown): Promise<CommittedEnd | undefined> {
+    if (!(error instanceof NotCommitted) || !error.inDoubt) return undefined;
+    return this.statements.send((manager) => this.store.endOf(manager, row));
   }
 }
