@@ -14,7 +14,7 @@ import { OutboxStore } from '../../storage/outbox.store.js';
 import { runInfo } from '../relay/row-facts.js';
 import { runAttempt } from './attempt-span.js';
 import { Destinations } from './destinations.js';
-import { EffectDoubts, type Completion } from './effect-doubts.js';
+import { EffectDoubts, type Checked, type Completion } from './effect-doubts.js';
 import { effectPolicy, EffectSettler, type Called } from './effect.settler.js';
 import { tracksDoubt } from './failure-policy.js';
 import { FailureSettler, type RunOutcome } from './failure.settler.js';
@@ -46,8 +46,9 @@ export class EffectRunner {
   private async attempt(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
     const effect = this.registry.effect(row.name)!;
     let inDoubt = row.begun;
-    let called: Called;
+    let checked: Checked;
     let call: Promise<Called> | undefined;
+    let called: Called | undefined;
     let payload: unknown;
     let destination: string | undefined;
     try {
@@ -59,13 +60,12 @@ export class EffectRunner {
     const waitMs = destination && (await this.destinations.admit(effect, destination, row));
     if (typeof waitMs === 'number') return await this.putOff(row, waitMs);
     try {
-      const checked = await this.doubts.check(effect, row, payload, signal);
-      if (checked.kind === 'park') return await this.failures.park(row, checked.reason);
-      if (checked.kind === 'done') return await this.ends.settle(effect, row, checked, signal);
-      if (checked.kind === 'lost') return 'lost';
-      inDoubt = checked.inDoubt;
-      call = this.call(effect, row, payload, signal);
-      called = await orAborted(call, signal);
+      checked = await this.doubts.check(effect, row, payload, signal);
+      if (checked.kind === 'call') {
+        inDoubt = checked.inDoubt;
+        call = this.call(effect, row, payload, signal);
+        called = await orAborted(call, signal);
+      }
     } catch (error) {
       const mayBeDone = inDoubt || (call !== undefined && tracksDoubt(effect) && !isKnownNotDone(error));
       try {
@@ -76,8 +76,11 @@ export class EffectRunner {
         this.recordIfLate(row, call);
       }
     }
-    // Outside of the `try` above: an error of our own database says nothing about the call.
-    const outcome = await this.ends.settle(effect, row, called, signal);
+    // Outside of the `try` above: an error of our own database says nothing about the call or its destination.
+    if (checked.kind === 'lost') return 'lost';
+    if (checked.kind === 'park') return this.failures.park(row, checked.reason);
+    if (checked.kind === 'done') return this.ends.settle(effect, row, checked, signal);
+    const outcome = await this.ends.settle(effect, row, called!, signal);
     await this.destinations.recordAnswer(effect, row, payload);
     return outcome;
   }
