@@ -34,6 +34,8 @@ import { wayOf } from './storage/postgres/transaction-way.js';
 
 /** How long a shutdown waits for leases of rows that were committed at the last moment. */
 const GIVE_BACK_MS = 1_000;
+/** A pass of the reconciler that keeps failing is tried after a minute, and at last each hour. */
+const MOST_DOUBLINGS = 6;
 
 /**
  * Starts the relay after the bootstrap of every module of the application, and stops it before the first is destroyed. Nest starts a global
@@ -118,11 +120,17 @@ export class Lifecycle implements OnApplicationBootstrap, OnModuleDestroy, Befor
     }
   }
 
-  /** One pass in `ms`. Another instance may keep it, one that was killed in it as well: then it comes later, and looks further back. */
-  private reconcile(name: string, dueAt: number, ms: number): void {
+  /**
+   * A pass of the reconciler in `ms`. It may fail, or another instance may keep it, also one that was killed in it. Then it is made later,
+   * and looks further back.
+   */
+  private reconcile(name: string, dueAt: number, ms: number, tries = 0): void {
     const pass = async () => {
-      const whole = await this.reconciler.reconcileQuietly(performance.now() - dueAt);
-      if (!whole) this.reconcile(name, dueAt, JOB_MS);
+      const lateMs = performance.now() - dueAt;
+      const wasWhole = await this.reconciler.reconcileQuietly({ lateMs, looksForRecords: tries === 0 });
+      // Instances that boot together come back at different times.
+      const laterMs = JOB_MS * 2 ** Math.min(tries, MOST_DOUBLINGS) * (1 + Math.random() / 2);
+      if (!wasWhole) this.reconcile(name, dueAt, laterMs, tries + 1);
     };
     this.timers.schedule(name, ms, () => void pass(), { keepsAlive: ms === 0 });
   }

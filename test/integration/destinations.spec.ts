@@ -5,6 +5,7 @@ import { HandlerRegistry } from '../../src/handlers/handler.registry.js';
 import { Destinations } from '../../src/outbox/runs/destinations.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { until } from '../support/application.js';
+import { installFailPoints, removeFailPoints } from '../support/fail-points.js';
 import { FakeSink } from '../support/fake-sink.js';
 import { startInbox, clear, type TestInbox } from './support/inbox.js';
 
@@ -245,5 +246,42 @@ describe('destinations of effects, with two instances', () => {
     });
     expect(calls('gone')).toBe(5);
     expect(opened()).toHaveLength(1);
+  });
+});
+
+describe('an outage of the application’s own database', () => {
+  const calls: string[] = [];
+
+  @Injectable()
+  class Doubtful {
+    @OnEffect('doubtful', { opensAfter: 1, inDoubt: 'park', ...quick })
+    doubtful(_: unknown, { key }: EffectContext) {
+      calls.push(key);
+    }
+  }
+
+  it('is no failure of a destination: an effect whose call cannot be recorded beforehand is not called', async () => {
+    const database = await createDatabase();
+    const inbox = await startInbox({ database, providers: [Doubtful] });
+    try {
+      const { manager } = inbox.dataSource;
+      await inbox.app.get(Outbox).enqueue(manager, 'doubtful', {}, { outsideTransaction: true });
+      // As each new connection is refused where the server has just been stopped.
+      installFailPoints((point, when) => {
+        if (point !== 'begin of an effect' || when !== 'before') return undefined;
+        throw Object.assign(new Error('connect ECONNREFUSED 127.0.0.1'), { code: 'ECONNREFUSED' });
+      });
+      await inbox.relay.tick();
+      removeFailPoints();
+      expect(calls).toEqual([]);
+      expect(await database.query(`SELECT name FROM webhook_destination`)).toEqual([]);
+      await database.query(`UPDATE webhook_outbox SET lease_until = now()`);
+      await inbox.settle();
+      expect(calls).toHaveLength(1);
+    } finally {
+      removeFailPoints();
+      await inbox.stop();
+      await database.drop();
+    }
   });
 });

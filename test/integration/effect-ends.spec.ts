@@ -83,9 +83,9 @@ async function holdUntilAborted({ key, signal }: EffectContext): Promise<void> {
   const holder = inbox.dataSource.createQueryRunner();
   await holder.startTransaction();
   await holder.query(`SELECT FROM webhook_outbox WHERE id = $1 FOR UPDATE`, [key]);
-  signal.addEventListener('abort', () => {
-    void holder.rollbackTransaction().then(() => holder.release());
-  });
+  const letGo = () => void holder.rollbackTransaction().then(() => holder.release());
+  if (signal.aborted) letGo();
+  else signal.addEventListener('abort', letGo);
 }
 
 describe('an attempt whose time-out fires while its end is being recorded', () => {

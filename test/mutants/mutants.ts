@@ -498,9 +498,9 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'an effect is called although its lease is gone',
     edits: [
       edit(
-        'src/outbox/runs/effect-doubts.ts',
-        "if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };",
-        'await this.statements.send((manager) => this.store.begin(manager, row));',
+        'src/outbox/runs/effect.runner.ts',
+        "if (checked.begins && !(await this.doubts.begin(row))) return 'lost';",
+        'if (checked.begins) await this.doubts.begin(row);',
       ),
     ],
     spec: 'test/integration/doubt.spec.ts',

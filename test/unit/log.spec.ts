@@ -169,7 +169,7 @@ const OF_NO_EVENT: readonly string[] = [
   'inbox/catch-up/backfills.ts: not backfilled: …',
   'inbox/catch-up/gap.finder.ts: the search for gaps failed: …',
   'inbox/catch-up/record.reconciler.ts: text',
-  'inbox/catch-up/startup.reconciler.ts: reconciled',
+  "inbox/catch-up/startup.reconciler.ts: ran ? 'reconciled' : 'reconciled in part",
   'inbox/catch-up/startup.reconciler.ts: reconciliation failed: …',
   'inbox/inbox.ts: text',
   'inbox/rejections.ts: rejected: …',

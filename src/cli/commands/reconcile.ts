@@ -14,8 +14,10 @@ export const reconcile: Definition<object> = {
         ? await reconciler.preview(signal)
         : await reconciler.reconcile({ ...deciderOf(deed), signal });
     const { ran, events, added, missing, records } = report;
+    const isNothing = !ran && events === 0;
     out.answer({ ...(dryRun === true && { dryRun }), ...report, interrupted: signal.aborted }, () => {
-      if (!ran) return out.line('Nothing was done: another instance reconciles right now.');
+      if (isNothing && !signal.aborted)
+        return out.line('Nothing was done: another instance reconciles right now.');
       out.table(
         [
           'EVENTS',
@@ -28,8 +30,10 @@ export const reconcile: Definition<object> = {
         ],
         [[events, added, missing, records.checked, records.missing, records.reprocessed, records.unchecked]],
       );
+      if (!ran) out.line('This is a part: the pass was cut short. Run the command again.');
     });
     if (signal.aborted) return EXIT.interrupted;
-    return ran ? undefined : EXIT.nothing;
+    if (isNothing) return EXIT.nothing;
+    return ran ? undefined : EXIT.partly;
   },
 };

@@ -31,6 +31,14 @@ export interface ReconcileOptions extends Partial<Decider> {
   readonly signal?: AbortSignal;
 }
 
+/** One pass of the boot. */
+interface Pass {
+  /** By how much it is late: it looks so much further back. */
+  readonly lateMs?: number;
+  /** Whether it also searches for missing business records. @default true */
+  readonly looksForRecords?: boolean;
+}
+
 const JOB = 'reconcile';
 /** How long an instance keeps its pass from one batch to the next; one that was killed keeps it so long. */
 export const JOB_MS = 60_000;
@@ -59,7 +67,7 @@ export class StartupReconciler {
   async reconcile(options: ReconcileOptions = {}): Promise<ReconcileReport> {
     const deed = { action: 'reconcile', target: 'all sources' };
     return this.audit.recordIfAsked(deed, options, async () => {
-      const report = await this.reconcileNow(0, options.signal);
+      const report = await this.reconcileNow(options);
       return [report, { ...report }];
     });
   }
@@ -73,20 +81,32 @@ export class StartupReconciler {
     return report;
   }
 
-  private async reconcileNow(lateMs: number, signal?: AbortSignal): Promise<ReconcileReport> {
+  private async reconcileNow({
+    lateMs = 0,
+    looksForRecords = true,
+    signal,
+  }: ReconcileOptions & Pass = {}): Promise<ReconcileReport> {
     const { manager } = this.dataSource;
     let ran = true;
-    const mine = async () =>
-      (ran = signal?.aborted !== true && (await this.leases.take(manager, JOB, this.instance.id, JOB_MS)));
+    const mine = async () => {
+      ran &&= signal?.aborted !== true && (await this.leases.take(manager, JOB, this.instance.id, JOB_MS));
+      return ran;
+    };
     const rematched = noneMatched();
     const records = noneLooked();
     if (!(await mine())) return { ran, ...rematched, records };
     try {
       await this.rematch.run(mine, rematched, { lateMs });
-      await this.records.reconcile(mine, records);
+      if (ran && looksForRecords) await this.records.reconcile(mine, records);
       const { checked, missing: missingRecords, reprocessed, unchecked } = records;
       this.logger.log(
-        logLine('reconciled', { ...rematched, checked, missingRecords, reprocessed, unchecked }),
+        logLine(ran ? 'reconciled' : 'reconciled in part', {
+          ...rematched,
+          checked,
+          missingRecords,
+          reprocessed,
+          unchecked,
+        }),
       );
       return { ran, ...rematched, records };
     } finally {
@@ -98,13 +118,12 @@ export class StartupReconciler {
 
   /**
    * For the boot: never throws, since boot needs no database.
-   * @param lateMs by how much the pass is late
-   * @returns whether it was made to its end
+   * @returns false where rows of new handlers may still be missing, since the pass did not come to its end
    * @internal
    */
-  async reconcileQuietly(lateMs = 0): Promise<boolean> {
+  async reconcileQuietly(pass: Pass = {}): Promise<boolean> {
     try {
-      return (await this.reconcileNow(lateMs)).ran;
+      return (await this.reconcileNow(pass)).ran;
     } catch (error) {
       this.logger.error(logLine(`reconciliation failed: ${storeErrorText(error)}`, {}));
       return false;

@@ -52,7 +52,7 @@ const ENDED_WELL: readonly RunOutcome[] = ['done', 'superseded', 'handed'];
 
 /**
  * Names of its rows that may be due again, or that release a key: they have neither ended well, nor been handed to an engine. The end of
- * a done or superseded row passes the turn of its key in its own transaction, which wakes the relays.
+ * a done or superseded row passes the turn of its key on, and wakes the relays for it.
  */
 export function namesToRunAgain({ rows }: Job, outcomes: Outcomes): string[] {
   const again = rows.filter(({ id }) => outcomes.has(id) && !ENDED_WELL.includes(outcomes.get(id)!));

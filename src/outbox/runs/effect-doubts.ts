@@ -22,12 +22,11 @@ export type Completion = (context: CompletionContext) => unknown;
 
 /** How to go on with a leased effect. */
 export type Checked =
-  /** `inDoubt`: an earlier attempt may have got through all the same. */
-  | { readonly kind: 'call'; readonly inDoubt: boolean }
+  /** `begins`: the call is recorded before it is made. `inDoubt`: an earlier attempt may have got through all the same. */
+  | { readonly kind: 'call'; readonly begins: boolean; readonly inDoubt: boolean }
   /** An earlier attempt got through. */
   | { readonly kind: 'done'; readonly result: unknown; readonly completion?: Completion }
-  | { readonly kind: 'park'; readonly reason: ParkedReason }
-  | { readonly kind: 'lost' };
+  | { readonly kind: 'park'; readonly reason: ParkedReason };
 
 /** Before an effect is called: whether an earlier attempt may have got through, and whether its key still protects. */
 @Injectable()
@@ -46,7 +45,9 @@ export class EffectDoubts {
     // An earlier attempt made its call and kept the result. Only the completion is missing. A method that ignores `previous` makes its call
     // again, so its key must still protect from a duplicate.
     if (row.previousResult !== undefined)
-      return forgotten ? { kind: 'park', reason: 'key-expired' } : { kind: 'call', inDoubt: false };
+      return forgotten
+        ? { kind: 'park', reason: 'key-expired' }
+        : { kind: 'call', begins: false, inDoubt: false };
     let completion: Completion | undefined;
     const answer = await this.probe(effect, row, payload, signal, (work) => {
       completion = work;
@@ -56,9 +57,13 @@ export class EffectDoubts {
     if (answer === 'unknown' && effect.options.inDoubt === 'park')
       return { kind: 'park', reason: 'in-doubt' };
     if (answer !== 'not-done' && forgotten) return { kind: 'park', reason: 'key-expired' };
-    if (!tracksDoubt(effect)) return { kind: 'call', inDoubt: false };
-    if (!(await this.statements.send((manager) => this.store.begin(manager, row)))) return { kind: 'lost' };
-    return { kind: 'call', inDoubt: row.begun && answer !== 'not-done' };
+    if (!tracksDoubt(effect)) return { kind: 'call', begins: false, inDoubt: false };
+    return { kind: 'call', begins: true, inDoubt: row.begun && answer !== 'not-done' };
+  }
+
+  /** Records that the call is about to be made. False: the lease is lost, and it may not be made. */
+  begin(row: LeasedRow): Promise<boolean> {
+    return this.statements.send((manager) => this.store.begin(manager, row));
   }
 
   /** Undefined when nothing is in doubt and there was no probe. */

@@ -45,51 +45,60 @@ export class EffectRunner {
 
   private async attempt(row: LeasedRow, signal: AbortSignal): Promise<RunOutcome> {
     const effect = this.registry.effect(row.name)!;
-    let inDoubt = row.begun;
-    let checked: Checked;
-    let call: Promise<Called> | undefined;
-    let called: Called | undefined;
     let payload: unknown;
     let destination: string | undefined;
     try {
       payload = readPayload(row);
       destination = this.destinations.of(effect, payload);
     } catch (error) {
-      return await this.failures.settle(row, error, effectPolicy(effect, inDoubt));
+      return await this.failures.settle(row, error, effectPolicy(effect, row.begun));
     }
     const waitMs = destination && (await this.destinations.admit(effect, destination, row));
     if (typeof waitMs === 'number') return await this.putOff(row, waitMs);
+    let checked: Checked;
     try {
       checked = await this.doubts.check(effect, row, payload, signal);
-      if (checked.kind === 'call') {
-        inDoubt = checked.inDoubt;
-        call = this.call(effect, row, payload, signal);
-        called = await orAborted(call, signal);
-      }
     } catch (error) {
-      const mayBeDone = inDoubt || (call !== undefined && tracksDoubt(effect) && !isKnownNotDone(error));
+      return await this.fail(effect, row, payload, error, row.begun);
+    }
+    // Outside of a `try`: an error of our own database says nothing about the destination.
+    if (checked.kind === 'park') return await this.failures.park(row, checked.reason);
+    if (checked.kind === 'done') return await this.ends.settle(effect, row, checked, signal);
+    if (checked.begins && !(await this.doubts.begin(row))) return 'lost';
+    const call = this.call(effect, row, payload, signal);
+    let called: Called;
+    try {
+      called = await orAborted(call, signal);
+    } catch (error) {
+      const mayBeDone = checked.inDoubt || (tracksDoubt(effect) && !isKnownNotDone(error));
       try {
-        const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
-        await this.destinations.recordFailure(effect, row, payload, error);
-        return outcome;
+        return await this.fail(effect, row, payload, error, mayBeDone);
       } finally {
         this.recordIfLate(row, call);
       }
     }
-    // Outside of the `try` above: an error of our own database says nothing about the call or its destination.
-    if (checked.kind === 'lost') return 'lost';
-    if (checked.kind === 'park') return this.failures.park(row, checked.reason);
-    if (checked.kind === 'done') return this.ends.settle(effect, row, checked, signal);
-    const outcome = await this.ends.settle(effect, row, called!, signal);
+    const outcome = await this.ends.settle(effect, row, called, signal);
     await this.destinations.recordAnswer(effect, row, payload);
+    return outcome;
+  }
+
+  private async fail(
+    effect: Effect,
+    row: LeasedRow,
+    payload: unknown,
+    error: unknown,
+    mayBeDone: boolean,
+  ): Promise<RunOutcome> {
+    const outcome = await this.failures.settle(row, error, effectPolicy(effect, mayBeDone));
+    await this.destinations.recordFailure(effect, row, payload, error);
     return outcome;
   }
 
   /**
    * A call that was given up goes on, and may still end well. Called after the attempt's own end is recorded, which would undo a late one.
    */
-  private recordIfLate(row: LeasedRow, call: Promise<Called> | undefined): void {
-    void call?.then(
+  private recordIfLate(row: LeasedRow, call: Promise<Called>): void {
+    void call.then(
       (late) => this.ends.recordLate(row, late),
       () => undefined,
     );

@@ -139,19 +139,20 @@ export class EffectSettler {
       if (resumed) this.wakeUp.wake();
       return false;
     }
-    // The second part finds what a first sending of the settle has done.
-    const settled = await this.statements.send(
-      async (manager) =>
-        (await this.store.settleLate(manager, row, json)) ||
-        (await this.store.endOf(manager, row)) === 'done',
-    );
+    let sent = 0;
+    const settled = await this.statements.send(async (manager) => {
+      sent += 1;
+      if (await this.store.settleLate(manager, row, json)) return true;
+      // A first sending may have done it, and its answer was lost. Otherwise a person has decided.
+      return sent > 1 && (await this.store.endOf(manager, row)) === 'done';
+    });
     if (settled) this.finish(row, undefined);
     return settled;
   }
 
   /**
    * The row is done by this attempt, whichever way its process has learned it.
-   * @param woken names of the rows that this made due. @default unknown: the row may have had the turn of its key, or held it while parked
+   * @param woken names of the rows that this made due; undefined where they are unknown: it may have had, or held, the turn of its key
    */
   private finish(row: LeasedRow, woken: WokenNames): 'done' {
     this.wakeUp.wake(woken);

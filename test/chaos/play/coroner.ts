@@ -9,7 +9,7 @@ const LOOK = `
          (SELECT count(*)::int FROM webhook_outbox
            WHERE state = 'pending' AND leased_by = $1 AND name = 'charge' AND begun_at IS NOT NULL) AS begun,
          (SELECT count(DISTINCT l.pid)::int FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-           WHERE l.relation = 'webhook_claim'::regclass AND l.mode = 'RowExclusiveLock'
+           WHERE l.relation = 'webhook_claim'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
              AND a.datname = current_database() AND a.application_name = $2) AS claiming`;
 
 /** What a receiver that stands still has in its hands. */

@@ -66,10 +66,12 @@ export class Stage {
       throw new Error(`see the logs in ${setup.dir}`, { cause: error });
     } finally {
       stage.flow?.stop();
+      // What is held would be drained for nothing.
+      await claims.close();
       await stage.fleet?.stop();
       sink.stop();
       await Promise.all([sinkLog, providerLog, stage.kills, stage.overdues].map((log) => log.close()));
-      await Promise.all([client.end(), claims.close()]);
+      await client.end();
     }
   }
 
