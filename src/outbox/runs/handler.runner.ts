@@ -79,7 +79,7 @@ export class HandlerRunner {
         return 'superseded';
       }
       const result = await this.call(transaction, row, prepared, code, signal, inDelivery);
-      transaction.settleWithCommit(row, result);
+      transaction.leaveSettleToCommit(row, result);
       return 'done';
     });
     return this.finish(row, outcome, run!.woken);
