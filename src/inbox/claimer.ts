@@ -96,6 +96,7 @@ export class Claimer {
     let deliveries: readonly Delivered[] | undefined;
     return this.withSecondTry((secondTry) =>
       eachInTransaction(this.dataSource, limits, (statements) => {
+        // Called when there is a connection. The second try has another one, and the same batch.
         deliveries ??= take();
         return this.claimDeliveries(statements, deliveries, triedBefore || secondTry);
       }),

@@ -35,7 +35,7 @@ export class GroupCommit {
   private readonly queue = new FairQueue<Waiting>();
   private readonly sending = new Set<Promise<void>>();
   private readonly inFlight: number;
-  /** A transaction has been opened for the queue and has not taken its batch yet. */
+  /** A commit waits for a connection. `take` ends that: when there is one, or when the commit has failed without one. */
   private opening = false;
   /** When the last commit was begun, on the monotonic clock. */
   private sentAt = 0;
@@ -105,6 +105,7 @@ export class GroupCommit {
     let batch: Waiting[] | undefined;
     try {
       const claimed = await this.claimer.claimTogether(
+        // The claimer calls this once, when it has a connection. Deliveries that came until then go along.
         () => {
           batch = this.take();
           return batch.map(({ delivered }) => delivered);

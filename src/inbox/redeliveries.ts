@@ -10,7 +10,10 @@ import type { Statements } from '../storage/postgres/one-message.js';
 import { Conflicts } from './conflicts.js';
 import { bodySha256, type IncomingEvent } from './delivery.js';
 
-/** Records deliveries of claimed events: counts them, compares their bytes, and revives dead rows. */
+/**
+ * Records deliveries of claimed events: compares their bytes, and revives dead rows. Callers count them after the commit, since a
+ * transaction that fails is tried again.
+ */
 @Injectable()
 export class Redeliveries {
   constructor(
@@ -34,7 +37,6 @@ export class Redeliveries {
     lost: readonly { readonly source: Source; readonly event: IncomingEvent }[],
   ): Promise<boolean[]> {
     const met = lost.map(({ source, event }) => ({ event, revive: source.retries === 'own' }));
-    for (const { event } of met) this.tally.countDuplicate(event);
     const others = met.flatMap(({ event }) => othersOf(event)).map((event) => ({ event, revive: false }));
     return (await this.compareBytes(statements, [...met, ...others])).slice(0, lost.length);
   }
@@ -57,12 +59,12 @@ export class Redeliveries {
       const { differs, first } = results[index]!;
       return differs ? [{ ...event, first }] : [];
     });
-    for (const { source } of differing) this.tally.add(source, 'other-bytes');
     const contradicting = differing.filter(({ source, compare, first, body }) => {
       const { changes = [] } = this.options.sources.get(source)!.provider.retries;
       return compare === 'bytes' || (first !== undefined && !isSameContent(first, body, changes));
     });
     if (contradicting.length > 0) await this.claims.recordConflicts(statements, contradicting);
+    for (const { source } of differing) this.tally.add(source, 'other-bytes');
     for (const event of contradicting) this.conflicts.alertOnce(event, 'other-bytes');
     return results.map(({ revived }) => revived);
   }

@@ -4,6 +4,7 @@ import { logLine } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WebhookLifecycle } from '../core/telemetry/lifecycle-events.js';
+import { Tally } from '../core/telemetry/tally.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
 import { HandOff, type Offer } from '../outbox/relay/hand-off.js';
@@ -33,6 +34,7 @@ export class RelayClaims {
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
     private readonly lifecycle: WebhookLifecycle,
+    private readonly tally: Tally,
   ) {}
 
   /** @param route the name of an application's own route, which is owed what it cannot be given */
@@ -96,7 +98,9 @@ export class RelayClaims {
       this.logger.log(logLine('claimed', { source, tenant, event: eventId, type, id, rows: rows.length }));
   }
 
-  private reportDuplicate({ source, tenant, eventId, type }: IncomingEvent): void {
+  private reportDuplicate(event: IncomingEvent): void {
+    const { source, tenant, eventId, type } = event;
+    this.tally.countDuplicate(event);
     this.lifecycle.emit('duplicate', () => ({ source, tenant, eventId, type }));
     if (isHeard('log')) this.logger.log(logLine('duplicate', { source, tenant, event: eventId, type }));
   }

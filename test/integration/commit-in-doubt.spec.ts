@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { OnEffect, Outbox, PermanentError, RetryAfter, type SkipStale } from '../../src/index.js';
+import { Tally } from '../../src/core/telemetry/tally.js';
 import { DeskKeeper } from '../../src/operator/desk.keeper.js';
 import { LEASE_ALONE, leaseDue } from '../../src/storage/outbox.sql.js';
 import { qualified } from '../../src/storage/schema/own-schema.js';
@@ -143,6 +144,28 @@ describe('a COMMIT whose answer never came', () => {
       proxy.cutAt('COMMIT', when, { times: 2 });
       expect(await inbox.deliverTo('own', 'd-2')).toMatchObject(UNAVAILABLE);
       expect(await inbox.deliverTo('own', 'd-2')).toMatchObject(when === 'after' ? DUPLICATE : OK);
+    },
+  );
+
+  it.each([
+    ['before', 1, DUPLICATE, 1],
+    ['after', 1, DUPLICATE, 1],
+    ['before', 2, UNAVAILABLE, 0],
+    ['after', 2, UNAVAILABLE, 0],
+  ] as const)(
+    'of a redelivery, cut %s the server acted (%i of two tries): it is counted once, where the commit is known',
+    async (when, times, answer, count) => {
+      for (const source of ['own', 'waited']) {
+        await inbox.deliverTo(source, 'd-1');
+        await inbox.settle();
+        inbox.app.get(Tally).drain();
+        // Under 'own' the claim's statement has a COMMIT of its own before that of the redelivery.
+        proxy.cutAt('COMMIT', when, { times, skip: source === 'own' ? 1 : 0 });
+        expect([source, await inbox.deliverTo(source, 'd-1')]).toMatchObject([source, answer]);
+        const { metrics } = inbox.app.get(Tally).drain();
+        const counted = metrics.filter(({ metric }) => metric === 'duplicates').map(({ value }) => value);
+        expect([source, counted]).toEqual([source, count === 0 ? [] : [count]]);
+      }
     },
   );
 

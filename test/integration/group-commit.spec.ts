@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { jest } from '@jest/globals';
 import type { Answer } from '../../src/index.js';
 import { uuidV7 } from '../../src/core/ids.js';
+import { Tally } from '../../src/core/telemetry/tally.js';
 import { Claimer } from '../../src/inbox/claimer.js';
 import { ClaimStore } from '../../src/storage/claim.store.js';
 import { until } from '../support/application.js';
@@ -263,6 +264,39 @@ describe('duplicates', () => {
     expect(await database.query(`SELECT event_id, kind FROM webhook_conflict`)).toEqual([
       { event_id: 'once-b', kind: 'suspected-replay' },
     ]);
+  });
+
+  it.each([
+    ['tried once more', '40001'],
+    ['claimed one by one', 'P0001'],
+  ])('of a batch that fails and is %s: each is counted once', async (_how, sqlState) => {
+    await inbox.deliver('again', 'grant.made', { amount: 1 });
+    await database.query(`CREATE SEQUENCE noted`);
+    await database.query(`CREATE FUNCTION break_once() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN IF nextval('noted') = 1 THEN RAISE EXCEPTION 'no' USING ERRCODE = '${sqlState}'; END IF; RETURN NEW; END $$`);
+    await database.query(
+      `CREATE TRIGGER break_once BEFORE INSERT ON webhook_conflict FOR EACH ROW EXECUTE FUNCTION break_once()`,
+    );
+    const tally = inbox.app.get(Tally);
+    tally.drain();
+    try {
+      const answers = await together((to) => [
+        ...[2, 2].map((amount) => to.deliver('again', 'grant.made', { amount })),
+        to.deliver('new'),
+      ]);
+      expect(kinds(answers)).toEqual(['duplicate', 'duplicate', 'ok']);
+    } finally {
+      await database.query(`DROP FUNCTION break_once CASCADE`);
+      await database.query(`DROP SEQUENCE noted`);
+    }
+    const { duplicates, metrics } = tally.drain();
+    expect(duplicates).toMatchObject([{ source: 'awardee', eventId: 'again', count: 2 }]);
+    expect(metrics).toEqual(
+      expect.arrayContaining([
+        { source: 'awardee', metric: 'duplicates', value: 2 },
+        { source: 'awardee', metric: 'other-bytes', value: 2 },
+      ]),
+    );
   });
 
   it('across batches in flight and across instances: each event is won once, by whoever it was', async () => {

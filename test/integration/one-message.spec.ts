@@ -110,8 +110,8 @@ describe('one message', () => {
   it('ends the transaction of a statement that fails, so that the next on its connection is sound', async () => {
     for (let nth = 0; nth < 30; nth += 1) {
       await eachInTransaction(dataSource, LIMITS, async (statements) => {
-        await expect(statements.query('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
-        expect(await statements.query(ADD, [nth, 1])).toEqual([{ sum: nth + 1 }]);
+        await expect(statements.commit('SELECT 1 / $1::int', [0])).rejects.toMatchObject({ code: '22012' });
+        expect(await statements.commit(ADD, [nth, 1])).toEqual([{ sum: nth + 1 }]);
       });
     }
   });
@@ -119,7 +119,7 @@ describe('one message', () => {
   it('runs a statement again whose preparation was taken away, since nothing of it was committed', async () => {
     await dataSource.query('CREATE TABLE IF NOT EXISTS summed (n int)');
     const add = 'INSERT INTO summed SELECT $1::int + $2::int RETURNING n';
-    const once = () => eachInTransaction(dataSource, LIMITS, ({ query }) => query(add, [1, 1]));
+    const once = () => eachInTransaction(dataSource, LIMITS, ({ commit }) => commit(add, [1, 1]));
     await once();
     await dataSource.query('DEALLOCATE ALL');
     expect(await once()).toEqual([{ n: 2 }]);
@@ -137,10 +137,10 @@ describe('one message', () => {
       'CREATE TABLE ended (n int UNIQUE DEFERRABLE INITIALLY DEFERRED, xid xid8 DEFAULT pg_current_xact_id())',
     );
     const told: unknown[] = [];
-    await eachInTransaction(dataSource, LIMITS, async ({ query, endWith }) => {
-      expect(await query('INSERT INTO ended VALUES ($1) RETURNING n', [1])).toEqual([{ n: 1 }]);
+    await eachInTransaction(dataSource, LIMITS, async ({ commit, endWith }) => {
+      expect(await commit('INSERT INTO ended VALUES ($1) RETURNING n', [1])).toEqual([{ n: 1 }]);
       endWith({ sql, values: [value] }, (error) => told.push(error));
-      expect(await query('INSERT INTO ended VALUES ($1) RETURNING n', [3])).toEqual([{ n: 3 }]);
+      expect(await commit('INSERT INTO ended VALUES ($1) RETURNING n', [3])).toEqual([{ n: 3 }]);
     });
     await until(() => told.length === 1);
     expect(told[0] === undefined).toBe(kept.length === 3);
@@ -178,9 +178,9 @@ describe('one message', () => {
 
   it('what is to end a connection is not sent where the work fails', async () => {
     const told: unknown[] = [];
-    const work = eachInTransaction(dataSource, LIMITS, async ({ query, endWith }) => {
+    const work = eachInTransaction(dataSource, LIMITS, async ({ commit, endWith }) => {
       endWith({ sql: 'SELECT 1' }, (error) => told.push(error));
-      await query('SELECT 1 / $1::int', [0]);
+      await commit('SELECT 1 / $1::int', [0]);
     });
     await expect(work).rejects.toMatchObject({ code: '22012' });
     expect(told).toEqual([expect.objectContaining({ code: '22012' })]);
@@ -194,7 +194,7 @@ describe('one message', () => {
       const lock = holder.createQueryRunner();
       await lock.startTransaction();
       await lock.query('LOCK TABLE locked');
-      const sent = eachInTransaction(hasty, LIMITS, ({ query }) => query('INSERT INTO locked VALUES (1)'));
+      const sent = eachInTransaction(hasty, LIMITS, ({ commit }) => commit('INSERT INTO locked VALUES (1)'));
       await expect(sent).rejects.toThrow('timeout');
       // What the server still tries fails for its own lock time-out, in a transaction that nobody ends.
       await until(async () => {

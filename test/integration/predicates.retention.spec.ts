@@ -119,7 +119,7 @@ function found(lock: string): EntityManager {
           `SELECT source, tenant, event_id, id, received_at::text AS at FROM webhook_claim ORDER BY 1, 2, 3`,
         )
       : database.query(sql, values);
-  return { query } as EntityManager;
+  return { commit: query } as unknown as EntityManager;
 }
 const SETTLED = { state: 'done', settled_at: ago(2 * AGE) };
 

@@ -167,7 +167,9 @@ describe('retention', () => {
           );
         return rows;
       };
-      return app.get(RetentionStore).deleteClaims({ query } as EntityManager, 'awardee', 864_000_000, 100);
+      return app
+        .get(RetentionStore)
+        .deleteClaims({ commit: query } as unknown as EntityManager, 'awardee', 864_000_000, 100);
     });
     expect(pruned).toMatchObject({ count: 2, looked: 3 });
     expect(await database.query(`SELECT event_id FROM webhook_claim`)).toEqual([{ event_id: 'evt_1' }]);
@@ -242,7 +244,8 @@ describe('retention', () => {
             );
           return rows;
         };
-        return app.get(RetentionStore)[what]({ query } as EntityManager, 'awardee', 864_000_000, 100);
+        const between = { commit: query } as unknown as EntityManager;
+        return app.get(RetentionStore)[what](between, 'awardee', 864_000_000, 100);
       });
       expect(pruned).toMatchObject({ count: 2, looked: 3 });
       expect(await database.query(left)).toEqual([{ event_id: 'evt_1' }]);

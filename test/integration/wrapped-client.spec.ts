@@ -131,10 +131,10 @@ async function everyWay(): Promise<void> {
   expect(await written()).toEqual([1, 2]);
   const limits = { lockTimeoutMs: 5_000, endAfterMs: 20_000 };
   const add = (n: number) =>
-    eachInTransaction(dataSource, limits, (each) => each.query('INSERT INTO written VALUES ($1::int)', [n]));
+    eachInTransaction(dataSource, limits, (each) => each.commit('INSERT INTO written VALUES ($1::int)', [n]));
   await add(4);
   await expect(
-    eachInTransaction(dataSource, limits, (each) => each.query('SELECT 1 / $1::int', [0])),
+    eachInTransaction(dataSource, limits, (each) => each.commit('SELECT 1 / $1::int', [0])),
   ).rejects.toThrow('division by zero');
   expect(await plannedOnce(dataSource.manager, 'SELECT $1::int AS n', [5])).toEqual([{ n: 5 }]);
   expect(await written()).toEqual([1, 2, 4]);

@@ -158,7 +158,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'select, then insert',
     edits: [
       edit(
-        'src/storage/claim.sql.ts',
+        'src/storage/new-claim.ts',
         'VALUES ($1::text, $2::text, $3::text, $4::uuid, $5::text, $6::timestamptz, $7::text, $8::text, 1, NULL, $9::jsonb, $10::bytea)${WON}',
         'SELECT $1::text, $2::text, $3::text, $4::uuid, $5::text, $6::timestamptz, $7::text, $8::text, 1, NULL, $9::jsonb, $10::bytea\n' +
           '     WHERE NOT EXISTS (SELECT FROM webhook_claim w WHERE w.source = $1 AND w.tenant = $2 AND w.event_id = $3)\n' +
@@ -230,7 +230,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'no claim: each delivery is an event of its own',
     edits: [
       edit(
-        'src/storage/claim.sql.ts',
+        'src/storage/new-claim.ts',
         'SELECT source, tenant, event_id, id, event_type, occurred_at',
         'SELECT source, tenant, event_id || id::text, id, event_type, occurred_at',
       ),

@@ -1,7 +1,8 @@
 import { Client } from 'pg';
 import { DeliveryVerifier } from '../../src/inbox/delivery.verifier.js';
 import { EventDispatcher } from '../../src/inbox/event.dispatcher.js';
-import { CLAIM, CLAIM_ONE, CLAIM_SIGNED, DUPLICATES } from '../../src/storage/claim.sql.js';
+import { DUPLICATES } from '../../src/storage/claim.sql.js';
+import { CLAIM, CLAIM_ONE, CLAIM_SIGNED } from '../../src/storage/new-claim.js';
 import { OneMessage } from '../../src/storage/postgres/message-query.js';
 import {
   BEGIN_EFFECT,

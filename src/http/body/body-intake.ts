@@ -40,7 +40,8 @@ export class BodyIntake {
   /**
    * Reads the body before any parser does. A refused body is read to its end as well, and dropped: a sender that is still writing would not
    * read the answer.
-   * @returns false when the sender has gone
+   * @returns false when nothing is left to answer: the sender has gone, or the answer was given. The bytes, or the refusal, are kept
+   * beside the request. `rawBodyOf(request)` gives them
    */
   async read(
     request: IncomingMessage,

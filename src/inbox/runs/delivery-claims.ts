@@ -2,6 +2,8 @@ import { Injectable } from '@nestjs/common';
 import type { EntityManager } from 'typeorm';
 import { Instance } from '../../core/instance.js';
 import type { Source } from '../../core/options/resolve-source.js';
+import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
+import { Tally } from '../../core/telemetry/tally.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import { MismatchedRows } from '../../outbox/relay/mismatched-rows.js';
 import type { NewHandlerRow } from '../../storage/claim.store.js';
@@ -31,6 +33,8 @@ export class DeliveryClaims {
     private readonly registry: HandlerRegistry,
     private readonly instance: Instance,
     private readonly mismatched: MismatchedRows,
+    private readonly lifecycle: WebhookLifecycle,
+    private readonly tally: Tally,
   ) {}
 
   /**
@@ -75,6 +79,14 @@ export class DeliveryClaims {
     if (result!.won) return won(event, rows, lease.owner, result!.receivedAt!);
     await this.redeliveries.record(manager, source, event);
     return { won: false, busy: 0, exhausted: [], leased: [] };
+  }
+
+  /** Call it after the commit: a transaction that fails is tried again, and would be counted twice. */
+  report({ source, tenant, eventId, type, id }: IncomingEvent, { won, leased }: Taken): void {
+    const event = { source, tenant, eventId, type };
+    if (won) return this.lifecycle.emit('claimed', () => ({ ...event, id, handlers: leased.length }));
+    this.tally.countDuplicate(event);
+    this.lifecycle.emit('duplicate', () => event);
   }
 
   /** Names that a delivery of this source can run; a row of any other counts as busy. */

@@ -4,6 +4,7 @@ import { InboxLogger } from '../../core/log/inbox.logger.js';
 import { errorText, logLine } from '../../core/log/log.js';
 import { placeOfError, logStack } from '../../core/log/stack.js';
 import type { Source } from '../../core/options/resolve-source.js';
+import { Tally } from '../../core/telemetry/tally.js';
 import { WEBHOOKS_DATA_SOURCE } from '../../core/tokens.js';
 import type { Handler } from '../../handlers/handler.registry.js';
 import { NoSlot } from '../../outbox/slots/delivery-slots.js';
@@ -67,6 +68,7 @@ export class InlineRecovery {
     private readonly failures: FailureSettler,
     private readonly wakeUp: WakeUp,
     private readonly unreported: UnreportedDeaths,
+    private readonly tally: Tally,
   ) {}
 
   /** Claims with the rows owed, or takes what a redelivery may. `leaveInline`: inline rows are left to the relay. */
@@ -121,6 +123,7 @@ export class InlineRecovery {
     const verdict = await this.claimer.transaction(async (manager): Promise<Verdict> => {
       afterCommit = [];
       const fresh = await this.take(manager, inline, source.retries === 'own');
+      if (!fresh.won) afterCommit.push(() => this.tally.countDuplicate(inline.event));
       if (source.retries === 'own') return { kind: fresh.won ? 'ok' : 'duplicate' };
       afterCommit.push(() => this.failures.reportExhausted(fresh.exhausted));
       if (fresh.busy > 0) return { kind: 'unavailable', why: 'the event is being handled' };

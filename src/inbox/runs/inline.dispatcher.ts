@@ -18,7 +18,7 @@ import type { LeasedRow } from '../../storage/leased-rows.js';
 import type { UserTransaction } from '../../storage/postgres/user-transaction.js';
 import type { IncomingEvent } from '../delivery.js';
 import type { Verdict } from '../answers.js';
-import type { Taken } from './delivery-claims.js';
+import { DeliveryClaims, type Taken } from './delivery-claims.js';
 import {
   InFlight,
   InlineRecovery,
@@ -47,6 +47,7 @@ export class InlineDispatcher {
 
   constructor(
     private readonly claims: ClaimStore,
+    private readonly deliveryClaims: DeliveryClaims,
     private readonly recovery: InlineRecovery,
     private readonly providerRetries: ProviderRetries,
     private readonly runner: HandlerRunner,
@@ -107,7 +108,7 @@ export class InlineDispatcher {
   /** After the commit: the rows that are not inline, and the verdict. */
   private async conclude(inline: Inline, taken: Taken, failed: boolean): Promise<Verdict> {
     const { source, event } = inline;
-    this.providerRetries.emitClaim(event, taken);
+    this.deliveryClaims.report(event, taken);
     this.logger.log(
       logLine(taken.won ? 'claimed' : 'duplicate', {
         source: source.name,

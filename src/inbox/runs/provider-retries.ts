@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import { InboxLogger } from '../../core/log/inbox.logger.js';
-import { WebhookLifecycle } from '../../core/telemetry/lifecycle-events.js';
 import { logLine } from '../../core/log/log.js';
 import { retryWindowMs, type Source } from '../../core/options/resolve-source.js';
 import type { Handler } from '../../handlers/handler.registry.js';
@@ -34,7 +33,6 @@ export class ProviderRetries {
     private readonly slots: DeliverySlots,
     private readonly statements: LoneStatements,
     private readonly paused: PausedWork,
-    private readonly lifecycle: WebhookLifecycle,
   ) {}
 
   async dispatch(source: Source, event: IncomingEvent, handlers: readonly Handler[]): Promise<Verdict> {
@@ -42,15 +40,8 @@ export class ProviderRetries {
     const taken = await this.claimer.transaction((manager, secondTry) =>
       this.claims.take(manager, source, event, names, [], secondTry),
     );
-    this.emitClaim(event, taken);
+    this.claims.report(event, taken);
     return this.runTaken(source, taken);
-  }
-
-  /** Of a claim that is committed. */
-  emitClaim({ source, tenant, eventId, type, id }: IncomingEvent, { won, leased }: Taken): void {
-    const event = { source, tenant, eventId, type };
-    if (won) this.lifecycle.emit('claimed', () => ({ ...event, id, handlers: leased.length }));
-    else this.lifecycle.emit('duplicate', () => event);
   }
 
   /** Runs the rows that were taken, after their commit. */

@@ -26,8 +26,8 @@ export interface Starting {
   readonly after?: Promise<unknown>;
 }
 
-/** As many rows as a poll must find for there to be more: the least that it was limited to. */
-const mostOf = ({ names, limit, alone = false }: LeaseGroup) =>
+/** The smallest limit of a poll. No limit has cut short a poll that finds fewer rows. */
+const smallestLimit = ({ names, limit, alone = false }: LeaseGroup) =>
   alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
 
 /** Leases due rows and starts them. A round consists of polls, and each poll is one statement. */
@@ -159,7 +159,7 @@ export class Leaser {
       ? await this.dueRows.leaseQuarantined(names, leaseMs)
       : await this.dueRows.lease(names, limit, leaseMs);
     const found = leased.length + exhausted.length + moved;
-    const isFull = found >= mostOf(group);
+    const isFull = found >= smallestLimit(group);
     const hinted = names.some(({ since }) => since !== undefined);
     if (isFull && !alone) this.last.recordFull(names, lastDue);
     else if (hinted) this.last.forgetCursors(names);

@@ -76,7 +76,7 @@ export class HandlerRunner {
         return { outcome: 'superseded' as const, transaction };
       }
       const result = await this.call(transaction, row, prepared, code, signal, inDelivery);
-      transaction.settleWithCommit(row, result);
+      transaction.leaveSettleToCommit(row, result);
       return { outcome: 'done' as const, transaction };
     });
     // Read after the COMMIT, whose answer says whether a turn was passed.

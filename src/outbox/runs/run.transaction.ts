@@ -118,8 +118,8 @@ export class RunTransaction {
     if (settled.size < rows.length) throw new LeaseLost();
   }
 
-  /** Has the settle and the turn sent in one message with the COMMIT. The COMMIT throws LeaseLost. */
-  settleWithCommit(row: LeasedRow, result: string | undefined): void {
+  /** Sends nothing yet. The settle and the turn go in one message with the COMMIT, which throws LeaseLost. */
+  leaveSettleToCommit(row: LeasedRow, result: string | undefined): void {
     const { store, turns } = this.parts;
     const { orderKey } = row;
     this.transaction.commitWith({

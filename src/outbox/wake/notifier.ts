@@ -47,13 +47,13 @@ export class Notifier {
   start(): void {
     if (!this.options.notify) return;
     this.isStarted = true;
-    this.wakeUp.onCommit((names) => this.notify(names));
+    this.wakeUp.notifyOthersBy((names) => this.notify(names));
   }
 
   /** Sends nothing more. Waits for a notification under way, but not for a connection that does not answer. */
   async stop(): Promise<void> {
     this.isStarted = false;
-    this.wakeUp.onCommit(undefined);
+    this.wakeUp.notifyOthersBy(undefined);
     if (this.sending !== undefined) await endsWithin(this.sending, STOP_MS);
   }
 

@@ -16,9 +16,9 @@ export class WakeUp {
     this.listener = listener;
   }
 
-  /** `teller` passes wakes of this process on to other processes. */
-  onCommit(teller: OnWake | undefined): void {
-    this.notifier = teller;
+  /** From now on `notifier` passes wakes of this process on to other processes. Undefined: nothing does. */
+  notifyOthersBy(notifier: OnWake | undefined): void {
+    this.notifier = notifier;
   }
 
   /**

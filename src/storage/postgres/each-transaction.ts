@@ -10,8 +10,8 @@ import {
 } from './connection.js';
 import { HostTransaction } from './host-transaction.js';
 import type { Statement } from './message-query.js';
-import { inOneMessage, type Statements } from './one-message.js';
-import { query } from '../schema/own-schema.js';
+import { inOneMessage } from './one-message.js';
+import { query, type EachCommitted } from '../schema/own-schema.js';
 import { wayOf } from './transaction-way.js';
 
 /** Limits of such a transaction, in milliseconds. */
@@ -22,8 +22,8 @@ export interface TransactionLimits {
   readonly endAfterMs: number;
 }
 
-/** Statements that are a transaction each. */
-export interface Transactions extends Statements {
+/** Statements that are a transaction each: `commit` sends them. */
+export interface Transactions extends EachCommitted {
   /**
    * Sends a statement as the last one on the connection. The caller does not wait for its answer, which may take long. `ended` is called in
    * any case, with the error if it failed.
@@ -65,16 +65,16 @@ function eachByTypeorm<T>(
   work: (statements: Transactions) => Promise<T>,
 ): Promise<T> {
   const onOne = async (manager: EntityManager, resolve: (result: T) => void) => {
-    const each = (sql: string, values?: unknown[]) =>
+    const commit = <R>(sql: string, values?: unknown[]) =>
       HostTransaction.on(manager.queryRunner!, endAfterMs, async (inside) => {
         await limitLocks(inside, lockTimeoutMs);
-        return query(inside, sql, values);
+        return query<R>(inside, sql, values);
       }).catch((error: unknown) => {
         // As a message fails: that the connection broke says that no other claim fares better.
         throw error instanceof NotCommitted && error.inDoubt ? error.cause : error;
       });
     const last = ({ sql, values = [] }: Statement) => query(manager, sql, [...values]);
-    await thenLast({ query: each as Statements['query'] }, work, resolve, last);
+    await thenLast(commit, work, resolve, last);
   };
   return new Promise((resolve, reject) => {
     onConnection(dataSource, (manager) => onOne(manager, resolve), endAfterMs).catch(reject);
@@ -86,7 +86,7 @@ function eachByTypeorm<T>(
  * @param resolve called earlier, so that the caller does not wait for that answer
  */
 async function thenLast<T>(
-  statements: Statements,
+  commit: EachCommitted['commit'],
   work: (statements: Transactions) => Promise<T>,
   resolve: (result: T) => void,
   send: (statement: Statement) => Promise<unknown>,
@@ -96,7 +96,7 @@ async function thenLast<T>(
     last = { statement, ended };
   };
   try {
-    const result = await work({ query: statements.query, endWith });
+    const result = await work({ commit, endWith });
     // It is sent before the caller goes on with the result.
     const sent = last && send(last.statement);
     resolve(result);
@@ -135,16 +135,16 @@ function eachInOneMessage<T>(
           throw error;
         }
       };
-      const each = async (sql: string, values?: readonly unknown[]) => {
+      const commit = async <R>(sql: string, values?: unknown[]) => {
         const statements = [...begin, { sql, values }, { sql: 'COMMIT' }];
         const results = await send(statements).catch((error: unknown) => {
           // It was refused before its COMMIT, and this connection goes on without prepared statements.
           if (isLostStatement(error)) return send(statements);
           throw error;
         });
-        return results[2]!.rows;
+        return results[2]!.rows as R;
       };
-      await thenLast({ query: each as Statements['query'] }, work, resolve, (last) => send([last]));
+      await thenLast(commit, work, resolve, (last) => send([last]));
     };
     onConnection(dataSource, onOne, endAfterMs).catch(reject);
   });

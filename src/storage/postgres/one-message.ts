@@ -11,11 +11,11 @@ import {
   type QueryBehind,
   type Statement,
 } from './message-query.js';
-import { qualified } from '../schema/own-schema.js';
+import { qualified, type EachCommitted } from '../schema/own-schema.js';
 import { OWN_TYPES } from './own-types.js';
 
-/** The object that sends statements: a manager, or the one that `eachInTransaction` gives. */
-export type Statements = Pick<EntityManager, 'query'>;
+/** The object that sends statements: a manager, or `eachInTransaction`'s, which commits each of them. */
+export type Statements = EntityManager | EachCommitted;
 
 /** The state of a connection. */
 interface Known {

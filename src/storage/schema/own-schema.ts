@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm';
 import { ConfigurationError } from '../../core/errors.js';
-import { pgClient, type ManagerOfEither, type PgClient } from '../postgres/connection.js';
+import { dataSourceOf, pgClient, type PgClient } from '../postgres/connection.js';
 import { OWN_TYPES } from '../postgres/own-types.js';
 
 /** Where our tables are, with the texts of our statements for it. */
@@ -77,17 +77,21 @@ export function quoted(identifier: string): string {
   return `"${identifier.replaceAll('"', '""')}"`;
 }
 
+/** A connection on which each statement is a transaction of its own. `eachInTransaction` gives it. */
+export interface EachCommitted {
+  /** One call is one transaction: BEGIN, the statement, COMMIT. Resolves with the statement's rows once they are committed. */
+  readonly commit: <T>(sql: string, values?: unknown[]) => Promise<T>;
+}
+
 /**
- * Sends a statement of ours. Code that sends none through a manager qualifies its statements itself. On a connection that is there it
- * waits for nothing before it is sent: an enqueue would come behind a savepoint that a handler begins later.
+ * Sends a statement of ours, in the transaction of a manager, or with a COMMIT of its own. Code that has no manager qualifies its statements
+ * itself. On a connection that is there it waits for nothing before it is sent: an enqueue would come behind a savepoint that a handler
+ * begins later.
  */
-export function query<T>(
-  on: Pick<EntityManager, 'query'> & Partial<Pick<EntityManager, 'queryRunner'>> & ManagerOfEither,
-  sql: string,
-  values?: unknown[],
-): Promise<T> {
-  const { dataSource = on.connection, queryRunner } = on;
-  if (dataSource === undefined) return on.query<T>(sql, values);
+export function query<T>(on: EntityManager | EachCommitted, sql: string, values?: unknown[]): Promise<T> {
+  if (!('query' in on)) return on.commit<T>(sql, values);
+  const { queryRunner } = on;
+  const dataSource = dataSourceOf(on);
   const text = qualified(dataSource, sql);
   if (queryRunner === undefined) return readAlone(dataSource.createQueryRunner(), text, values);
   const { databaseConnection } = Object(queryRunner) as { readonly databaseConnection?: PgClient };

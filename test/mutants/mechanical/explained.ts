@@ -28,7 +28,7 @@ const EXPLAINED: readonly Explanation[] = [
   },
   {
     names:
-      /claim\.sql\.ts (?:(?:CLAIMED|CLAIM|CONFLICTS): turned round ORDER BY (?:nth|g\.source)|DUPLICATES: turned round ORDER BY (?:source|id)\b)/,
+      /(?:claim\.sql|new-claim)\.ts (?:(?:CLAIMED|CLAIM|CONFLICTS): turned round ORDER BY (?:nth|g\.source)|DUPLICATES: turned round ORDER BY (?:source|id)\b)/,
     why: 'an order of locks and keys: turned round it is still one order for all statements, and none of them deadlocks',
   },
   {

@@ -25,6 +25,11 @@ const DESK = integration(
   'desk-plans',
 );
 
+const CLAIM_SPECS = [
+  ...integration('predicates.claims', 'claim', 'group-commit', 'model'),
+  ...e2e('conflicts', 'dedupe', 'own-retries'),
+];
+
 /** Which faults are derived from a file, and which specs must notice them. */
 export const AREAS: readonly Area[] = [
   {
@@ -53,14 +58,8 @@ export const AREAS: readonly Area[] = [
     specs: integration('view-entities', 'operator', 'erasure', 'claim'),
   },
   { files: 'migrations/own.objects', kinds: { sql: true }, specs: integration('migrations') },
-  {
-    files: 'src/storage/claim',
-    kinds: SQL,
-    specs: [
-      ...integration('predicates.claims', 'claim', 'group-commit', 'model'),
-      ...e2e('conflicts', 'dedupe', 'own-retries'),
-    ],
-  },
+  { files: 'src/storage/claim', kinds: SQL, specs: CLAIM_SPECS },
+  { files: 'src/storage/new-claim', kinds: SQL, specs: CLAIM_SPECS },
   {
     files: 'src/storage/named-lease',
     kinds: SQL,
