@@ -2,7 +2,6 @@ import { METHODS, type IncomingMessage, type Server, type ServerResponse } from 
 import { Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../../core/errors.js';
-import type { Source } from '../../core/options/resolve-source.js';
 import { nameRoute } from '../../core/telemetry/tracing.js';
 import { methodsOf } from '../../inbox/delivery.verifier.js';
 import { rawBodyOf } from './arrival.js';
@@ -117,7 +116,9 @@ export class RawBodyInstaller {
       nameRoute(own?.route);
       const { poweredBy } = way;
       if (poweredBy !== undefined) response.setHeader('X-Powered-By', poweredBy);
-      this.readThenServe(request, response, source, way.asSeen(request), url)
+      this.intake
+        .read(request, response, source, way.asSeen(request))
+        .then((read) => (read ? this.direct.serve(request, response, source, url) : undefined))
         // Nothing of it is known to be claimed: the provider comes again.
         .catch(() => response.destroy());
     });
@@ -162,39 +163,17 @@ export class RawBodyInstaller {
     const found = this.routes.find(request.method ?? '', request.url ?? '');
     if (found === undefined || request.readableEnded || rawBodyOf(request) !== undefined) return next();
     const { source, own } = found;
-    const url = request.originalUrl ?? request.url ?? '';
-    const takesOver = () => {
-      if (!this.isDirectOnExpress(own, way)) return false;
-      nameRoute(own?.route);
-      return true;
-    };
-    this.readThenServe(request, response, source, way.asSeen(request), url, takesOver).then((end) => {
-      if (end !== 'read') return;
+    this.intake.read(request, response, source, way.asSeen(request)).then((read) => {
+      if (!read) return;
+      if (this.isDirectOnExpress(own, way)) {
+        nameRoute(own?.route);
+        this.direct.serve(request, response, source, request.originalUrl ?? request.url ?? '').catch(next);
+        return;
+      }
       this.answers.watch(response, found);
       showNoBody(request);
       next();
     }, next);
-  }
-
-  /**
-   * Reads the body, then serves the request where nothing of the application is on the way.
-   * @param url the target as received
-   * @param takesOver asked when the body is there. Where it takes the response from the adapter, it returns true, and the request is
-   * served at once. @default it was taken before
-   * @returns 'read' when the adapter must go on with the request
-   */
-  private async readThenServe(
-    request: IncomingMessage,
-    response: ServerResponse,
-    source: Source,
-    sender: Sender,
-    url: string,
-    takesOver = () => true,
-  ): Promise<'gone' | 'served' | 'read'> {
-    if (!(await this.intake.read(request, response, source, sender))) return 'gone';
-    if (!takesOver()) return 'read';
-    await this.direct.serve(request, response, source, url);
-    return 'served';
   }
 
   /**
@@ -210,18 +189,15 @@ export class RawBodyInstaller {
       if (found === undefined) return payload;
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
-      const url = request.originalUrl ?? request.url;
-      const takesOver = () => {
-        if (own === undefined || !this.pipeline.isEmptyOnFastify(request)) return false;
+      if (!(await this.intake.read(raw, reply.raw, source, request))) return new Promise(() => undefined);
+      if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
         // Headers that earlier hooks have set, for example CORS.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
         nameRoute(own.route);
-        return true;
-      };
-      const end = await this.readThenServe(raw, reply.raw, source, request, url, takesOver);
-      if (end === 'gone') return new Promise(() => undefined);
-      if (end === 'served') return payload;
+        await this.direct.serve(raw, reply.raw, source, request.originalUrl ?? request.url);
+        return payload;
+      }
       this.answers.watch(reply.raw, found);
       hidden.set(raw, { ...raw.headers });
       hideBody(raw);
