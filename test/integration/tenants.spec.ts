@@ -50,6 +50,8 @@ describe('tenants of one source', () => {
         sources: {
           stripe: stripe({ secrets: cachedSecrets({ key, load, ttl, maxLoadsPerMinute: 100_000 }) }),
         },
+        // On a busy machine some hundred claims at once take longer than providers wait.
+        claimTimeout: '30s',
         relay: { pollInterval: '200ms', shutdownGrace: '1s' },
       },
     });

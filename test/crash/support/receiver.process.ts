@@ -45,7 +45,7 @@ class Grants {
     ScheduleModule.forRoot(),
     WebhooksModule.forRoot({
       sources: { awardee: awardeeSource() },
-      relay: process.env.RELAY === 'off' ? false : { pollInterval: 50, lease: '1500ms' },
+      relay: process.env.RELAY === 'off' ? false : { pollInterval: 50, lease: process.env.LEASE },
       reconcile: false,
       retention: false,
     }),
