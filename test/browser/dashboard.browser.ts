@@ -828,7 +828,7 @@ describe('the page in a browser', () => {
     const to = await tenth.getAttribute('href');
     await page.locator(`a.row-link[href="${to}"]`).click();
     await page.getByText('Timeline').waitFor();
-    expect(await page.title()).toMatch(/grant\.made grant-/);
+    await until(async () => /grant\.made grant-/.test(await page.title()));
     await page.goBack();
     await until(async () => (await page.evaluate(`document.activeElement.getAttribute('href')`)) === to);
     await until(async () => Number(await page.evaluate('scrollY')) > 100);
