@@ -8,7 +8,7 @@ import type { Scheme } from './support/signed.js';
 export const CONNECTIONS = 64;
 
 /** What is sent, and where to. */
-export interface Sent extends Pick<LoadOrder, 'random'> {
+export interface Sent extends Pick<LoadOrder, 'random' | 'sources'> {
   readonly path: string;
   readonly scheme: Scheme;
 }

@@ -1,8 +1,9 @@
-// npm run bench [ingest|drain|latency|end-to-end|scale …] [--quick] [--claims N] [--only <name>] [--profile <folder>] [--away <ms>]
+// npm run bench [ingest|drain|latency|end-to-end|scale|growth …] [--quick] [--claims N] [--only <name>] [--profile <folder>] [--away <ms>]
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { drain } from './drain.js';
 import { endToEnd } from './end-to-end.js';
+import { growth } from './growth.js';
 import { ingest } from './ingest.js';
 import { latency } from './latency.js';
 import { scale } from './scale.js';
@@ -19,6 +20,7 @@ const RUN: Record<Bench, (server: Server, settings: Settings) => Promise<Measure
   latency,
   'end-to-end': endToEnd,
   scale,
+  growth,
 };
 
 const { values, positionals } = parseArgs({

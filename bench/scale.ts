@@ -2,6 +2,7 @@ import { Client } from 'pg';
 import { worker } from './drain.js';
 import { receiver } from './ingest.js';
 import type { DrainOrder, DrainResult } from './programs/worker.js';
+import { fillSettled } from './support/settled.js';
 import { start, type Program } from './support/program.js';
 import { inTurn, type Contender, type Measured } from './support/rounds.js';
 import type { Server } from './support/server.js';
@@ -10,12 +11,12 @@ import type { Settings } from './support/settings.js';
 const SENT = { path: '/webhooks/bench', scheme: 'hmac' } as const;
 const RECEIVER = { kind: 'ours', adapter: 'fastify' };
 
-/** What grows: the table, the processes, the backlog, and what a pinned snapshot keeps from being cleaned. */
+/** A full table, several processes, and what a pinned snapshot keeps from being cleaned. */
 export async function scale(server: Server, settings: Settings): Promise<Measured[]> {
   const measured = [...(await claims(server, settings)), ...(await pinned(server, settings))];
-  // These take minutes each.
+  // These take minutes.
   if (settings.quick) return measured;
-  return [...measured, ...(await processes(server, settings)), ...(await backlog(server, settings))];
+  return [...measured, ...(await processes(server, settings))];
 }
 
 async function claims(server: Server, settings: Settings): Promise<Measured[]> {
@@ -25,7 +26,7 @@ async function claims(server: Server, settings: Settings): Promise<Measured[]> {
   try {
     for (const count of [0, settings.claims]) {
       const databaseUrl = await server.database(`scale_${count}`);
-      if (count > 0) await fill(databaseUrl, count);
+      if (count > 0) await fillSettled(databaseUrl, count);
       const program = await start('programs/receiver.ts', { ...RECEIVER, databaseUrl });
       programs.push(program);
       const name = count === 0 ? 'ingest, empty' : `ingest, full`;
@@ -86,47 +87,6 @@ function together(name: string, programs: readonly Program[], order: DrainOrder)
       return { seconds, count, values: { rate: count / seconds } };
     },
   };
-}
-
-/** A million that wait, against as many as are worked off at once. */
-async function backlog(server: Server, settings: Settings): Promise<Measured[]> {
-  const databaseUrl = await server.database('backlog');
-  const program = await start('programs/worker.ts', { databaseUrl, effects: 500 });
-  const drained = (name: string, waiting: number) => ({
-    ...worker(name, program, { work: 'effects', jobs: settings.jobs, waiting }),
-    warm: async () => undefined,
-  });
-  try {
-    await program.run({ work: 'effects', jobs: settings.jobs });
-    const contenders = [drained('drain, few pending', 0), drained('drain, a million pending', 1_000_000)];
-    return await inTurn(server, contenders, { ...settings, rounds: 2 });
-  } finally {
-    await program.stop();
-  }
-}
-
-/** Settled events with random ids, as months of receiving would leave them. */
-async function fill(databaseUrl: string, count: number): Promise<void> {
-  const client = new Client({ connectionString: databaseUrl });
-  await client.connect();
-  const STEP = 100_000;
-  for (let at = 0; at < count; at += STEP) {
-    await client.query(
-      `WITH event AS (
-         SELECT md5(g::text) AS event_id, md5('c' || g)::uuid AS id, (overlay(left(md5('c' || g), 16) PLACING '8' FROM 13) || right(md5('o' || g), 16))::uuid AS row_id,
-                now() - (g % 2592000) * interval '1 s' AS at
-           FROM generate_series($1::int, $2::int) g
-       ), claim AS (
-         INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, origin, verified_by, owed, headers, body, received_at)
-         SELECT 'bench', '', event_id, id, 'invoice.paid', 'delivery', 'x', 1, '{}', convert_to(repeat(event_id, 6), 'UTF8'), at FROM event)
-       INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id, state, settled_at, created_at, due_at, attempt)
-       SELECT row_id, 'handler', 'bench/Handlers.handle', 'bench', '', event_id, 'done', at, at, at, 1 FROM event`,
-      [at, Math.min(at + STEP, count) - 1],
-    );
-    console.log(`filled ${Math.min(at + STEP, count)} of ${count}`);
-  }
-  await client.query('VACUUM ANALYZE');
-  await client.end();
 }
 
 async function pinned(server: Server, settings: Settings): Promise<Measured[]> {

@@ -8,6 +8,8 @@ export interface LoadOrder {
   /** Connections are shared among them. */
   readonly ports: readonly number[];
   readonly path: string;
+  /** How many sources: `{source}` in the path is each of them in turn. @default 1 */
+  readonly sources?: number;
   readonly scheme: Scheme;
   readonly connections: number;
   /** For so long, or … */
@@ -46,13 +48,14 @@ async function load(order: LoadOrder): Promise<LoadResult> {
           return;
         }
         const id = `${order.prefix}${(next += 1)}`;
+        const path = order.path.replace('{source}', `s${next % (order.sources ?? 1)}`);
         const body = eventBody(order.random === true ? createHash('md5').update(id).digest('hex') : id);
         const headers = Object.entries(signature(order.scheme, body)).map(
           ([name, value]) => `${name}: ${value}\r\n`,
         );
         sentAt = performance.now();
         socket.write(
-          `POST ${order.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n${headers.join('')}\r\n${body}`,
+          `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n${headers.join('')}\r\n${body}`,
         );
       };
       socket.on('data', (chunk: Buffer) => {

@@ -33,6 +33,8 @@ export interface ReceiverSettings {
   readonly claims?: 'message' | 'typeorm';
   /** Whether ours is served before the application's pipeline. @default true */
   readonly direct?: boolean;
+  /** So many more sources, whose secrets a function returns. @default 0 */
+  readonly sources?: number;
 }
 
 interface Event {
@@ -90,8 +92,18 @@ class Handlers {
   handle() {}
 }
 
+/** Sources whose secrets a function returns, and a handler of each. */
+function moreSources(count: number) {
+  const names = Array.from({ length: count }, (_, nth) => `s${nth}`);
+  const handle = Object.getOwnPropertyDescriptor(Handlers.prototype, 'handle')!;
+  for (const name of names) OnWebhook(name, '*')(Handlers.prototype, 'handle', handle);
+  const secrets = async () => [SECRET];
+  const source = () => hmac({ secrets, signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
+  return Object.fromEntries(names.map((name) => [name, source()]));
+}
+
 function moduleOf(settings: ReceiverSettings): Type {
-  const { kind, databaseUrl, groupCommit = true, claims = 'message', direct = true } = settings;
+  const { kind, databaseUrl, groupCommit = true, claims = 'message', direct = true, sources = 0 } = settings;
   const database = TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: 10 });
   if (kind === 'bare') {
     @Module({ controllers: [Bare] })
@@ -111,6 +123,7 @@ function moduleOf(settings: ReceiverSettings): Type {
         sources: {
           bench: hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' }),
           stripe: stripe({ secrets: [STRIPE_SECRET] }),
+          ...moreSources(sources),
         },
         relay: false,
         reconcile: false,

@@ -16,6 +16,8 @@ import {
   type HandlerContext,
   type WebhookEvent,
 } from '../../src/index.js';
+import { LeasedWork } from '../../src/outbox/relay/leased-work.js';
+import { RelayLoop } from '../../src/outbox/relay/relay.loop.js';
 import { WakeUp } from '../../src/outbox/wake/wake-up.js';
 import { pgClient } from '../../src/storage/postgres/connection.js';
 import { inOneMessage, prepared, queryBehind } from '../../src/storage/postgres/one-message.js';
@@ -32,9 +34,11 @@ export interface WorkerSettings {
   readonly others?: number;
   /** Whether those take batches. @default false */
   readonly othersInBatches?: boolean;
+  /** Handlers that share the events of the source `spread`. @default 0 */
+  readonly spread?: number;
 }
 export interface DrainOrder {
-  readonly work: 'effects' | 'handlers' | 'batches' | 'articles' | 'messages' | 'leased';
+  readonly work: 'effects' | 'handlers' | 'spread' | 'batches' | 'articles' | 'messages' | 'leased';
   readonly jobs: number;
   /** Jobs beside them that are pending all the while, worked off afterwards. @default 0 */
   readonly waiting?: number;
@@ -47,6 +51,11 @@ export interface DrainResult {
   /** On one scale for all processes of the machine, in milliseconds. */
   readonly beganAt: number;
   readonly endedAt: number;
+}
+/** For a backlog that stays: `fill` adds effects that wait, `next` works off so many of them. */
+export interface BacklogOrder {
+  readonly work: 'fill' | 'next';
+  readonly count: number;
 }
 /** For latency: claim so many events one after the other, or say when handlers started. */
 export interface LatencyOrder {
@@ -113,6 +122,21 @@ function othersOf(count: number, inBatches: boolean): Type {
   return Others;
 }
 
+/** Handlers with one write each, of which an event has one. */
+function sharersOf(count: number): Type {
+  class Sharers {
+    async write({ source, eventId, type }: WebhookEvent, { manager }: HandlerContext) {
+      Works.started();
+      await write(manager, [[source, eventId, type]]);
+    }
+  }
+  const method = Object.getOwnPropertyDescriptor(Sharers.prototype, 'write')!;
+  for (let nth = 0; nth < count; nth += 1)
+    OnWebhook('spread', '*', { name: String(nth) })(Sharers.prototype, 'write', method);
+  Injectable()(Sharers);
+  return Sharers;
+}
+
 const written = (rows: readonly (readonly string[])[]) =>
   [0, 1, 2].map((column) => rows.map((row) => row[column]));
 
@@ -126,7 +150,12 @@ const uuid = (
   '8000' || substr(md5('${salt}' || g), 1, 16))::uuid`;
 
 /** Rows as their enqueuing would have left them, in one transaction. */
-async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: number): Promise<void> {
+async function fill(
+  { manager }: DataSource,
+  { work, jobs }: Pick<DrainOrder, 'work' | 'jobs'>,
+  nth: number,
+  spread = 1,
+): Promise<void> {
   await manager.transaction(async (transaction) => {
     if (work === 'effects') {
       await transaction.query(
@@ -137,7 +166,8 @@ async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: nu
       );
       return;
     }
-    const source = work === 'batches' ? 'batch' : 'single';
+    const source = work === 'batches' ? 'batch' : work === 'spread' ? 'spread' : 'single';
+    const handler = work === 'spread' ? `(split_part(event_id, '-', 2)::int % ${spread})` : `'write'`;
     await transaction.query(
       `INSERT INTO webhook_claim (source, tenant, event_id, id, event_type, origin, verified_by, owed, headers, body)
        SELECT '${source}', '', 'd${nth}-' || g, ${uuid(`c${nth}`)}, 'invoice.paid', 'delivery', 'x', 1, '{"content-type":"application/json"}', $2
@@ -146,13 +176,18 @@ async function fill({ manager }: DataSource, { work, jobs }: DrainOrder, nth: nu
     );
     await transaction.query(
       `INSERT INTO webhook_outbox (id, kind, name, source, tenant, event_id)
-       SELECT (left(id::text, 18) || right(md5(id::text)::uuid::text, 18))::uuid, 'handler', '${source}/write', source, tenant, event_id
+       SELECT (left(id::text, 18) || right(md5(id::text)::uuid::text, 18))::uuid, 'handler', '${source}/' || ${handler}, source, tenant, event_id
          FROM webhook_claim WHERE source = '${source}' AND event_id LIKE 'd${nth}-%'`,
     );
   });
 }
 
-async function drain(app: INestApplicationContext, order: DrainOrder, nth: number): Promise<DrainResult> {
+async function drain(
+  app: INestApplicationContext,
+  order: DrainOrder,
+  nth: number,
+  spread: number | undefined,
+): Promise<DrainResult> {
   const dataSource = app.get(DataSource);
   if (order.work === 'articles') return articles(dataSource, order.jobs, nth);
   if (order.work === 'messages') return messages(dataSource, order.jobs, nth);
@@ -168,7 +203,7 @@ async function drain(app: INestApplicationContext, order: DrainOrder, nth: numbe
   Works.count = 0;
   Works.firstAt = Infinity;
   if (fills) {
-    await fill(dataSource, { ...order, jobs: jobs + waiting }, nth);
+    await fill(dataSource, { ...order, jobs: jobs + waiting }, nth, spread);
     app.get(WakeUp).wake();
   } else {
     while (Works.count === 0 && !(await isLeft())) await pause(2);
@@ -184,6 +219,40 @@ async function drain(app: INestApplicationContext, order: DrainOrder, nth: numbe
     beganAt: performance.timeOrigin + Works.firstAt,
     endedAt: performance.timeOrigin + endedAt,
   };
+}
+
+const STEP = 500_000;
+
+/** A backlog of which each order takes a part. Between two orders the relay rests. */
+class Backlog {
+  private goOn: (() => void) | undefined;
+  private filled = 0;
+
+  constructor(private readonly app: INestApplicationContext) {}
+
+  async fill(count: number): Promise<void> {
+    this.rest();
+    for (let left = count; left > 0; left -= STEP) {
+      this.filled += 1;
+      await fill(this.app.get(DataSource), { work: 'effects', jobs: Math.min(left, STEP) }, -this.filled);
+    }
+    await this.app.get(DataSource).query('VACUUM ANALYZE webhook_outbox, webhook_outbox_data');
+  }
+
+  async next(count: number): Promise<Pick<DrainResult, 'seconds' | 'jobs'>> {
+    Works.count = 0;
+    this.goOn?.();
+    while (Works.count < count) await pause(2);
+    const jobs = Works.count;
+    const endedAt = performance.now();
+    this.rest();
+    await this.app.get(LeasedWork).waitForRuns();
+    return { seconds: (endedAt - Works.firstAt) / 1_000, jobs };
+  }
+
+  private rest(): void {
+    void this.app.get(RelayLoop).hold(() => new Promise<void>((resolve) => (this.goOn = resolve)));
+  }
 }
 
 /** BEGIN, claim, write, mark processed, COMMIT for each event. */
@@ -326,6 +395,7 @@ function moduleOf({
   effects = 20,
   others = 0,
   othersInBatches = false,
+  spread = 0,
 }: WorkerSettings): Type {
   const source = () =>
     hmac({ secrets: [SECRET], signatureHeader: 'x-signature', idPath: 'id', typePath: 'type' });
@@ -334,13 +404,13 @@ function moduleOf({
       TypeOrmModule.forRoot({ type: 'postgres', url: databaseUrl, poolSize: POOL }),
       ScheduleModule.forRoot(),
       WebhooksModule.forRoot({
-        sources: { single: source(), batch: source(), timed: source() },
+        sources: { single: source(), batch: source(), timed: source(), spread: source() },
         relay: relay && { effects },
         reconcile: false,
         retention: false,
       }),
     ],
-    providers: [Works, othersOf(others, othersInBatches)],
+    providers: [Works, othersOf(others, othersInBatches), sharersOf(spread)],
   })
   class Worker {}
   return Worker;
@@ -348,12 +418,15 @@ function moduleOf({
 
 await serve(async (settings: WorkerSettings) => {
   const app = await NestFactory.createApplicationContext(moduleOf(settings), { logger: ['error', 'warn'] });
+  const backlog = new Backlog(app);
   let nth = 0;
   return {
     ready: {},
     run: async (order) => {
-      const given = order as DrainOrder | LatencyOrder;
-      if ('jobs' in given) return drain(app, given, (nth += 1));
+      const given = order as DrainOrder | BacklogOrder | LatencyOrder;
+      if ('jobs' in given) return drain(app, given, (nth += 1), settings.spread);
+      if ('count' in given)
+        return given.work === 'fill' ? backlog.fill(given.count) : backlog.next(given.count);
       return given.work === 'send' ? send(app, given) : starts(given);
     },
     stop: () => app.close(),

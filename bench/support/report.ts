@@ -22,7 +22,7 @@ interface Stored {
   readonly measured: readonly Measured[];
 }
 
-export const BENCHES = ['ingest', 'drain', 'latency', 'end-to-end', 'scale'] as const;
+export const BENCHES = ['ingest', 'drain', 'latency', 'end-to-end', 'scale', 'growth'] as const;
 export type Bench = (typeof BENCHES)[number];
 
 const path = (file: string) => fileURLToPath(new URL(`../${file}`, import.meta.url));
