@@ -78,6 +78,8 @@ export interface LeaseResult {
   readonly exhausted: ExhaustedRow[];
   /** By name, the due time of its last row. */
   readonly lastDue: ReadonlyMap<string, string>;
+  /** The names that have due rows. Known of a lease of several names alone. */
+  readonly seen: ReadonlySet<string>;
   /** Rows whose last attempt was lost. They moved to the quarantine, where `leaseAlone` finds them. */
   readonly moved: number;
 }
@@ -118,6 +120,8 @@ export interface LeaseQueryRow {
   body: Buffer | null;
   payload: Buffer | null;
   result: string | null;
+  /** In the first row. */
+  seen: readonly string[] | null;
 }
 
 export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): LeaseResult {
@@ -166,6 +170,7 @@ export function leaseResult(rows: readonly LeaseQueryRow[], owner: string): Leas
     exhausted,
     moved: rows.length - leased.length - exhausted.length,
     lastDue: lastDueOf(rows),
+    seen: new Set(rows[0]?.seen),
   };
 }
 

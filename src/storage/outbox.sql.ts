@@ -14,8 +14,9 @@ export const FORGIVEN = (row: string) =>
  * attempt counted before and not settled is `lost`. A loss beside other rows says little about this row, so the row moves to the
  * quarantine. There it runs alone, and the next loss is its own. In quarantine `due_at` is the position in the line, which begins anew with
  * each lease. LATERAL with a LIMIT: a join may be planned as a hash of all claims or payloads, for as few rows as these.
+ * @param seen the names that have due rows, in the first row alone
  */
-const TAKE = `
+const take = (seen: string) => `
   taken AS (
     UPDATE webhook_outbox o
        SET attempt = o.attempt + CASE WHEN due.exhausted OR due.moves THEN 0 ELSE 1 END,
@@ -44,7 +45,7 @@ const TAKE = `
          extract(epoch FROM clock_timestamp() - t.created_at)::float8 * 1000 AS queued_ms,
          t.source, t.tenant, t.event_id, c.id AS claim_id, c.event_type, ${millis('c.occurred_at')} AS occurred_ms,
          ${millis('c.received_at')} AS received_ms, c.headers,
-         CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result
+         CASE WHEN t.kind = 'handler' THEN c.body END AS body, d.payload, d.result, ${seen} AS seen
     FROM taken t
     LEFT JOIN LATERAL (
       SELECT id, event_type, occurred_at, received_at, headers, body FROM webhook_claim
@@ -60,35 +61,40 @@ const LAST = `o.attempt AS last_attempt, o.leased_at AS last_begun, o.lease_unti
 /**
  * The lease of up to `limit` rows.
  * A share is what slots are divided among: a source, or an effect. Each gets its first row before any gets its second, so no share
- * starves or gets more than its limit. MATERIALIZED: without it a nested loop may run the sub-select again for each row, and
- * lease far more than the limit. The state is a literal: with a parameter a generic plan cannot use the partial index. The limit is
- * one too, rounded up: a tenth of the table is what a generic plan takes a parameter for, and it reads tables from end to end then.
+ * starves or gets more than its limit. Names of one share may have different limits for all rows of it. Those of the smallest come first,
+ * and rows that it keeps out take no place from the others. MATERIALIZED: without it a nested loop may run the sub-select again for
+ * each row, and lease far more than the limit. The state is a literal: with a parameter a generic plan cannot use the partial index. The
+ * limit is one too, rounded up: a tenth of the table is what a generic plan takes a parameter for, and it reads tables from end to end then.
  */
 export const leaseDue = (limit: number) => `
-  WITH due AS MATERIALIZED (
+  WITH found AS MATERIALIZED (
+    SELECT o.id, n.name, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
+           o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share, n.share_limit, o.due_at AS was_due,
+           row_number() OVER (PARTITION BY n.share ORDER BY n.share_limit, o.due_at) AS place,
+           ${LAST}
+      FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[], $10::timestamptz[])
+           AS n(name, max_attempts, max_rows, parks, share, share_limit, since)
+     CROSS JOIN LATERAL (
+       SELECT id, leased_by, lease_until, begun_at, due_at, attempt, leased_at, ran_by,
+              attempt - attempt_base >= n.max_attempts
+                AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
+         FROM webhook_outbox
+        WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name
+          AND due_at >= n.since AND due_at <= now() AND ${FREE}
+        ORDER BY due_at LIMIT n.max_rows
+          FOR UPDATE SKIP LOCKED
+     ) o
+  ), due AS MATERIALIZED (
     SELECT * FROM (
       SELECT * FROM (
-        SELECT o.id, n.max_attempts, o.leased_by IS NOT NULL AS was_lost, n.parks AND o.begun_at IS NOT NULL AS in_doubt,
-               o.exhausted, o.leased_by IS NOT NULL AND NOT o.exhausted AS moves, n.share_limit,
-               row_number() OVER (PARTITION BY n.share ORDER BY o.due_at) AS nth, o.due_at AS was_due,
-               ${LAST}
-          FROM unnest($3::text[], $4::int[], $5::int[], $7::boolean[], $8::text[], $9::int[], $10::timestamptz[])
-               AS n(name, max_attempts, max_rows, parks, share, share_limit, since)
-         CROSS JOIN LATERAL (
-           SELECT id, leased_by, lease_until, begun_at, due_at, attempt, leased_at, ran_by,
-                  attempt - attempt_base >= n.max_attempts
-                    AND (leased_by IS NULL OR kind = 'effect' OR n.max_attempts = 0) AS exhausted
-             FROM webhook_outbox
-            WHERE state = 'pending' AND NOT waits AND NOT alone AND name = n.name
-              AND due_at >= n.since AND due_at <= now() AND ${FREE}
-            ORDER BY due_at LIMIT n.max_rows
-              FOR UPDATE SKIP LOCKED
-         ) o
+        SELECT *, place + least(0, min(share_limit - place) OVER (
+                 PARTITION BY share ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS nth
+          FROM found
       ) ranked
        WHERE nth <= share_limit
        ORDER BY nth LIMIT $6
     ) due LIMIT ${roundedUp(limit)}
-  ), ${TAKE}`;
+  ), ${take(`CASE WHEN row_number() OVER (ORDER BY t.created_at, t.id) = 1 THEN (SELECT array_agg(DISTINCT name) FROM found) END`)}`;
 
 /** To a power of ten, so that there are few texts. */
 const roundedUp = (limit: number) => 10 ** Math.ceil(Math.log10(Math.max(limit, 10)));
@@ -104,7 +110,7 @@ export const LEASE_ALONE = `
      WHERE o.state = 'pending' AND NOT o.waits AND o.alone AND o.due_at <= now() AND (o.leased_by IS NULL OR o.lease_until <= now())
      ORDER BY o.due_at LIMIT 1
        FOR UPDATE OF o SKIP LOCKED
-  ), ${TAKE}`;
+  ), ${take('NULL::text[]')}`;
 
 export const LEASE_EVENT = `
   WITH due AS MATERIALIZED (
@@ -115,7 +121,7 @@ export const LEASE_EVENT = `
      WHERE o.id = ANY (webhook_rows_of($3, $4, $5)) AND o.kind = 'handler'
        AND o.state = 'pending' AND NOT o.waits AND (o.leased_by IS NULL OR o.lease_until <= now())
        FOR UPDATE OF o SKIP LOCKED
-  ), ${TAKE}`;
+  ), ${take('NULL::text[]')}`;
 
 // A statement of its own, after the lease: rows that another redelivery has just locked were skipped there and count here.
 export const LIVE_LEASES = `

@@ -186,6 +186,37 @@ describe('a lease', () => {
     expect(leased.filter((row) => row.name === 'narrow')).toHaveLength(2);
     expect(leased).toHaveLength(7);
   });
+
+  it.each([
+    [[1, 1, 1], 20],
+    [[2, 5, 9], 9],
+    [[1, 4, 9], 6],
+    [[3, 3, 12], 12],
+  ])(
+    'never gives a share more than its limits, and all that they allow: %j of %i',
+    async (shareLimits, limit) => {
+      const names = shareLimits.map((shareLimit, nth) =>
+        name({ name: `name-${nth}`, limit: shareLimit, share: 'one', shareLimit }),
+      );
+      for (const one of names) await addRows(12, one.name);
+      const { leased } = await store.lease(manager, randomUUID(), 30_000, names, limit);
+      for (const most of shareLimits) {
+        const narrow = names.filter((one) => one.shareLimit! <= most).map((one) => one.name);
+        expect(leased.filter((row) => narrow.includes(row.name)).length).toBeLessThanOrEqual(most);
+      }
+      expect(leased).toHaveLength(Math.min(limit, Math.max(...shareLimits)));
+    },
+  );
+
+  it('tells which names have due rows, those too of which it takes none', async () => {
+    const names = Array.from({ length: 40 }, (_, nth) => name({ name: `name-${nth}`, limit: 2 }));
+    const busy = names.slice(0, 20).map((one) => one.name);
+    for (const one of busy) await addRows(3, one);
+    const { leased, seen } = await store.lease(manager, randomUUID(), 30_000, names, 10);
+    expect(leased).toHaveLength(10);
+    expect([...seen].sort()).toEqual(busy.sort());
+    expect((await store.lease(manager, randomUUID(), 30_000, [name()], 10)).seen.size).toBe(0);
+  });
 });
 
 describe('the lane of rows with a lost attempt', () => {

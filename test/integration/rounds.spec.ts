@@ -104,6 +104,24 @@ describe('rounds of the relay', () => {
     ]);
   });
 
+  it('ask no more for names without due rows while another has a backlog', async () => {
+    script.handle = () => undefined;
+    const receiver = await start({ loop: false, webhooks: { sources, relay: false, notify: false } });
+    for (let nth = 0; nth < 200; nth += 1) await receiver.deliverTo('awardee', `alone-${nth}`);
+    await receiver.stop();
+    const looks = await hear(inbox.dataSource, async () => {
+      inbox.app.get(WakeUp).wakeOwn();
+      await until(() => inbox.leaser.wasEmpty('awardee/handle'));
+    });
+    const [first, ...later] = looks
+      .filter(({ sql }) => LEASES.has(sql))
+      .map(({ parameters }) => parameters[2] as string[])
+      .filter((polled) => polled.includes('awardee/handle'));
+    expect(first).toContain('grants/handle');
+    expect(later.length).toBeGreaterThan(1);
+    expect(new Set(later.flat())).toEqual(new Set(['awardee/handle']));
+  });
+
   it('look everywhere when what was committed is not known', async () => {
     await database.query(
       `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL, due_at = now()

@@ -155,6 +155,18 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'case 23 the database’s clock alone decides a process whose clock is',
   },
   {
+    name: 'rows that a smaller limit keeps out take places from other rows of the share',
+    edits: [
+      edit(
+        'src/storage/outbox.sql.ts',
+        'SELECT *, place + least(0, min(share_limit - place)',
+        'SELECT *, place + least(0, 0 * min(share_limit - place)',
+      ),
+    ],
+    spec: 'test/integration/lease.spec.ts',
+    test: 'never gives a share more than its limits',
+  },
+  {
     name: 'select, then insert',
     edits: [
       edit(

@@ -14,7 +14,7 @@ import type { IncomingEvent } from '../delivery.js';
 import { Redeliveries } from '../redeliveries.js';
 
 /** The rows of an event that a delivery may run: fresh ones, or those that a redelivery takes over. */
-export interface Taken extends Omit<LeaseResult, 'moved' | 'lastDue'> {
+export interface Taken extends Pick<LeaseResult, 'leased' | 'exhausted'> {
   readonly won: boolean;
   /** Rows that another process runs right now. */
   readonly busy: number;

@@ -34,18 +34,28 @@ export class LastPolls {
     this.wokenAll = false;
   }
 
-  /** Records that a poll for these names has ended. @param found whether there may be more rows */
-  record(names: readonly string[], found: boolean, alone = false): void {
+  /** Records that a poll for these names has ended. */
+  record(names: readonly RunnableName[], mayHaveMore: (name: RunnableName) => boolean, alone = false): void {
     const empty = this.of(alone);
-    for (const name of names) {
-      if (found) empty.delete(name);
+    for (const one of names) {
+      const { name } = one;
+      if (mayHaveMore(one)) empty.delete(name);
       else if (!this.wokenAll && !this.woken.has(name)) empty.add(name);
     }
   }
 
-  /** Records a lease of as many rows as were wanted. */
-  recordFull(names: readonly RunnableName[], lastDue: ReadonlyMap<string, string>): void {
+  /**
+   * Records a lease of as many rows as were wanted.
+   * @param seen names of which it has found due rows
+   */
+  recordFull(
+    names: readonly RunnableName[],
+    lastDue: ReadonlyMap<string, string>,
+    seen: ReadonlySet<string>,
+  ): void {
     for (const { name, since } of names) {
+      // Behind its cursor is nothing more.
+      if (!seen.has(name)) this.cursors.delete(name);
       const at = lastDue.get(name);
       const fullAt = since === undefined ? performance.now() : this.cursors.get(name)?.fullAt;
       if (at !== undefined && fullAt !== undefined) this.cursors.set(name, { at, fullAt });

@@ -6,7 +6,7 @@ import { endsWithin } from '../../core/time/waits.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { HandlerRegistry } from '../../handlers/handler.registry.js';
 import type { LeasedRow } from '../../storage/leased-rows.js';
-import { OutboxStore } from '../../storage/outbox.store.js';
+import { OutboxStore, type RunnableName } from '../../storage/outbox.store.js';
 import { DueRows } from './due-rows.js';
 import { FailureSettler } from '../runs/failure.settler.js';
 import type { StartedJob } from './job.js';
@@ -27,8 +27,17 @@ export interface Starting {
 }
 
 /** The smallest limit of a poll. No limit has cut short a poll that finds fewer rows. */
-const smallestLimit = ({ names, limit, alone = false }: LeaseGroup) =>
-  alone ? 1 : Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
+const smallestLimit = (names: readonly RunnableName[], limit: number) =>
+  Math.min(limit, ...names.map((name) => Math.min(name.limit, name.shareLimit ?? name.limit)));
+
+/** Rows to choose from, for each row that a poll takes. */
+const CHOICE = 4;
+
+/** Of many names a few rows each: a poll locks all rows from which it chooses. */
+function fewOfEach(names: readonly RunnableName[], limit: number): readonly RunnableName[] {
+  const most = Math.ceil((CHOICE * limit) / names.length);
+  return names.map((name) => (name.limit > most ? { ...name, limit: most } : name));
+}
 
 /** Leases due rows and starts them. A round consists of polls, and each poll is one statement. */
 @Injectable()
@@ -151,25 +160,22 @@ export class Leaser {
   /** Says how many rows have come into the quarantine. */
   private async leaseGroup(group: LeaseGroup, leaseMs: number, starting: Starting): Promise<number> {
     const { limit, alone = false } = group;
-    const names = alone ? group.names : this.last.withCursors(group.names);
+    const names = alone ? group.names : fewOfEach(this.last.withCursors(group.names), limit);
     if (this.isHalted || limit <= 0 || names.length === 0) return 0;
     const startedAt = performance.now();
     this.last.begin();
-    const { leased, exhausted, moved, lastDue } = alone
+    const { leased, exhausted, moved, lastDue, seen } = alone
       ? await this.dueRows.leaseQuarantined(names, leaseMs)
       : await this.dueRows.lease(names, limit, leaseMs);
     const found = leased.length + exhausted.length + moved;
-    const isFull = found >= smallestLimit(group);
+    const isFull = found >= (alone ? 1 : smallestLimit(names, limit));
     const hinted = names.some(({ since }) => since !== undefined);
-    if (isFull && !alone) this.last.recordFull(names, lastDue);
+    if (isFull && !alone) this.last.recordFull(names, lastDue, seen);
     else if (hinted) this.last.forgetCursors(names);
     // Behind a hint there was nothing more: before it there may be.
-    if (isFull || !hinted)
-      this.last.record(
-        group.names.map(({ name }) => name),
-        isFull,
-        alone,
-      );
+    const mayHaveMore = ({ name, since }: RunnableName) =>
+      isFull && (alone || since !== undefined || seen.has(name));
+    if (isFull || !hinted) this.last.record(names, mayHaveMore, alone);
     else if (found === 0) return this.leaseGroup(group, leaseMs, starting);
     if (exhausted.length > 0) this.failures.reportExhausted(exhausted);
     if (!alone)
