@@ -184,6 +184,7 @@ describe('takeover', () => {
       process.kill(living.relay.pid, 'SIGCONT');
 
       // It loses its lock, and takes another.
+      await fleet.looks(living.relay, 1);
       const lock = await fleet.lock(living.relay);
       await fleet.cut(living.relay);
       await until(async () => ![lock, null].includes(await fleet.lock(living.relay)), END_MS);

@@ -112,6 +112,37 @@ describe('the lock of an instance', () => {
     });
   });
 
+  it('is held by a session that the server gives up after two seconds of silence, and that waits for no row', async () => {
+    await store.lock(session, dead);
+    const settings = {
+      tcp_keepalives_idle: '1',
+      tcp_keepalives_interval: '1',
+      tcp_keepalives_count: '2',
+      tcp_user_timeout: '2000',
+      lock_timeout: '200ms',
+      default_transaction_isolation: 'read committed',
+    };
+    const shown = await Promise.all(Object.keys(settings).map((name) => runner.query(`SHOW ${name}`)));
+    expect(Object.assign({}, ...shown.flat())).toEqual(settings);
+  });
+
+  it('is seen as free by several instances at once: each of them only shares it for the time of its look', async () => {
+    await store.register(session, dead);
+    const other = database.dataSource.createQueryRunner();
+    await other.startTransaction();
+    try {
+      const seenBy = async (on: QueryRunner) => {
+        const locks = await store.listLocks(sessionOf(on), US);
+        return locks.map(({ free }) => free);
+      };
+      expect(await seenBy(other)).toEqual([true]);
+      expect(await seenBy(runner)).toEqual([true]);
+    } finally {
+      await other.rollbackTransaction();
+      await other.release();
+    }
+  });
+
   it('is taken once', async () => {
     expect(await store.lock(session, dead)).toBe(true);
     const other = database.dataSource.createQueryRunner();

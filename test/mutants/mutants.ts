@@ -167,6 +167,48 @@ export const MUTANTS: readonly Mutant[] = [
     test: 'never gives a share more than its limits',
   },
   {
+    name: 'a cut network is noticed by the server after minutes',
+    edits: [edit('src/storage/postgres/takeover.store.ts', '`SET tcp_user_timeout = 2000`,', '')],
+    spec: 'test/integration/predicates.takeover.spec.ts',
+    test: 'is held by a session that the server gives up',
+  },
+  {
+    name: 'keepalives of the lock session are the system’s',
+    edits: [edit('src/storage/postgres/takeover.store.ts', '`SET tcp_keepalives_idle = 1`,', '')],
+    spec: 'test/integration/predicates.takeover.spec.ts',
+    test: 'is held by a session that the server gives up',
+  },
+  {
+    name: 'the lock session waits for rows',
+    edits: [edit('src/storage/postgres/takeover.store.ts', '`SET lock_timeout = 200`,', '')],
+    spec: 'test/integration/predicates.takeover.spec.ts',
+    test: 'is held by a session that the server gives up',
+  },
+  {
+    name: 'two looks at one lock hinder each other',
+    edits: [
+      edit(
+        'src/storage/postgres/takeover.store.ts',
+        'pg_try_advisory_xact_lock_shared(lock_key)',
+        'pg_try_advisory_xact_lock(lock_key)',
+      ),
+    ],
+    spec: 'test/integration/predicates.takeover.spec.ts',
+    test: 'is seen as free by several instances at once',
+  },
+  {
+    name: 'a lost lock lets runs go on from when it is noticed',
+    edits: [
+      edit(
+        'src/outbox/takeover/lock-watch.ts',
+        'Math.min(UNLOCKED_MS, heardAt + SILENT_MS + UNLOCKED_MS - now)',
+        'Math.min(UNLOCKED_MS, heardAt + 60_000 - now)',
+      ),
+    ],
+    spec: 'test/unit/lock-watch.spec.ts',
+    test: 'that notices it',
+  },
+  {
     name: 'select, then insert',
     edits: [
       edit(

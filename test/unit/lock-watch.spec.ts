@@ -1,4 +1,11 @@
-import { ABSENT_MS, GRACE_MS, LockWatch } from '../../src/outbox/takeover/lock-watch.js';
+import {
+  ABSENT_MS,
+  GRACE_MS,
+  LockWatch,
+  SILENT_MS,
+  UNLOCKED_MS,
+  unlockedMs,
+} from '../../src/outbox/takeover/lock-watch.js';
 
 type Seen = 'held' | 'free' | 'withdrawn' | 'registered anew, free' | 'registered anew, held';
 
@@ -74,5 +81,25 @@ describe('another process is believed dead', () => {
 
   it('at most twice in a second: those waits are what the others are promised', () => {
     expect([GRACE_MS, ABSENT_MS]).toEqual([1_000, 10_000]);
+  });
+});
+
+describe('a process whose session is lost', () => {
+  // The server frees the lock when it has heard nothing for SILENT_MS, and another process takes the rows GRACE_MS later.
+  it.each([0, 500, 1_999, 2_000, 2_500, 2_599])(
+    'that notices it %i ms after the last answer stops its runs before another process can take them',
+    (noticedMs) => {
+      const runsForMs = unlockedMs(5_000, 5_000 + noticedMs);
+      expect(noticedMs + runsForMs).toBeLessThan(SILENT_MS + GRACE_MS);
+      expect(runsForMs).toBeLessThanOrEqual(UNLOCKED_MS);
+    },
+  );
+
+  it('that stood still has time to withdraw its lock', () => {
+    expect(unlockedMs(0, 60_000)).toBe(400);
+  });
+
+  it('has a tenth of a second less than the others wait, and the silence that the server is told of', () => {
+    expect([UNLOCKED_MS, SILENT_MS]).toEqual([GRACE_MS - 100, 2_000]);
   });
 });

@@ -46,7 +46,7 @@ export class LastPolls {
 
   /**
    * Records a lease of as many rows as were wanted.
-   * @param seen names of which it has found due rows
+   * @param seen names that have due rows
    */
   recordFull(
     names: readonly RunnableName[],

@@ -5,6 +5,23 @@ export const GRACE_MS = 1_000;
 /** The same of any other: after a restart of the server each lock is free, until its owner has come back. */
 export const ABSENT_MS = 10_000;
 
+/** A session that is not answered for so long is lost: the server gives an unanswered connection up after the same time. */
+export const SILENT_MS = 2_000;
+/** How long a process without its lock may run what it has leased: the others wait for a second before they take it. */
+export const UNLOCKED_MS = 900;
+
+/** It always has time for one withdrawal. Only a process that stood still notices the loss so late. */
+const WITHDRAWAL_MS = 400;
+
+/**
+ * How long a process whose session is lost may still run what it has leased, in milliseconds. Where the network was cut, the server has
+ * freed the lock before this process has noticed: `SILENT_MS` after the last answer.
+ * @param heardAt time of the last answer, on the monotonic clock
+ */
+export function unlockedMs(heardAt: number, now: number): number {
+  return Math.max(WITHDRAWAL_MS, Math.min(UNLOCKED_MS, heardAt + SILENT_MS + UNLOCKED_MS - now));
+}
+
 interface Sighting {
   readonly key: string;
   wasHeld: boolean;

@@ -13,16 +13,12 @@ import type { ListenConnection } from '../../storage/postgres/listen-connection.
 import { TakeoverStore, type InstanceLock } from '../../storage/postgres/takeover.store.js';
 import { LeasedWork } from '../relay/leased-work.js';
 import { WakeUp } from '../wake/wake-up.js';
-import { LockWatch } from './lock-watch.js';
+import { LockWatch, SILENT_MS, unlockedMs } from './lock-watch.js';
 
 /** Between two polls of the locks of other processes. */
 const POLL_MS = 500;
 /** After a statement that the server has refused. */
 const REFUSED_MS = 1_000;
-/** A session that is not answered for so long is lost: the server gives an unanswered connection up after the same time. */
-const SILENT_MS = 2_000;
-/** How long a process without its lock may run what it has leased: the others wait for a second before they take it. */
-const UNLOCKED_MS = 900;
 /** For one try to withdraw a lock, and between two. */
 const WITHDRAW_MS = 1_000;
 const WITHDRAW_AGAIN_MS = 100;
@@ -61,17 +57,19 @@ export class Takeover {
     const lock = { owner: this.instance.id, key: randomBytes(8).readBigInt64BE().toString() };
     const watch = new LockWatch();
     let isLocked = false;
+    let heardAt = performance.now();
     try {
       for (;;) {
         const obeyed = await this.tryStatements(async () => {
           isLocked ||= await answerInTime(this.store.lock(session, lock));
           if (isLocked) await this.pollLocks(session, lock, watch);
         });
+        heardAt = performance.now();
         await sleep(obeyed ? POLL_MS : REFUSED_MS, session.lost);
         session.lost.throwIfAborted();
       }
     } finally {
-      if (this.lock === lock) void this.lose(lock);
+      if (this.lock === lock) void this.lose(lock, heardAt);
     }
   }
 
@@ -130,10 +128,10 @@ export class Takeover {
     }
   }
 
-  private async lose(lock: InstanceLock): Promise<void> {
+  private async lose(lock: InstanceLock, heardAt: number): Promise<void> {
     if (this.isStopped) return;
     this.lost.add(lock);
-    const late = setTimeout(() => this.abort(lock), UNLOCKED_MS);
+    const late = setTimeout(() => this.abort(lock), unlockedMs(heardAt, performance.now()));
     // A process that has nothing else to do ends without it.
     late.unref();
     while (this.lost.has(lock) && !this.isStopped) {
