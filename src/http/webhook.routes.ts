@@ -102,6 +102,11 @@ export class WebhookRoutes {
     );
   }
 
+  /** Whether the adapter's router has chosen the module's own route. Fastify says which. */
+  hasChosenOwn({ routeOptions }: AdapterRequest): boolean {
+    return this.table().some(({ source, path }) => source === undefined && path === routeOptions?.url);
+  }
+
   /** Whether the application has a route of its own at exactly this path: `webhooks/payments`, beside a module's route for all sources. */
   isApplications(request: AdapterRequest): boolean {
     const adapter = this.adapterHost.httpAdapter;

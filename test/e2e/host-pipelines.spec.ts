@@ -1,8 +1,12 @@
 import { createRequire } from 'node:module';
+import { PassThrough, finished, pipeline } from 'node:stream';
 import {
   ForbiddenException,
+  Header,
   Injectable,
   Module,
+  UseGuards,
+  UseInterceptors,
   type CallHandler,
   type ExecutionContext,
   type INestApplication,
@@ -12,7 +16,14 @@ import {
   type Provider,
   type Type,
 } from '@nestjs/common';
-import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, type AbstractHttpAdapter } from '@nestjs/core';
+import {
+  APP_FILTER,
+  APP_GUARD,
+  APP_INTERCEPTOR,
+  APP_PIPE,
+  ModulesContainer,
+  type AbstractHttpAdapter,
+} from '@nestjs/core';
 import { ExpressAdapter, type NestExpressApplication } from '@nestjs/platform-express';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
 import express, { type NextFunction, type Request, type Response } from 'express';
@@ -33,14 +44,26 @@ const met: string[] = [];
 
 /** Something that an application may put on the way: it notes that it was met, and lets through or refuses. */
 interface Piece {
+  /** In the place of Nest's own. */
+  readonly adapter?: new (server: express.Express) => ExpressAdapter;
   readonly before?: (app: ReturnType<typeof express>) => void;
   readonly onFastify?: (fastify: FastifyInstance) => void;
   readonly configure?: (app: INestApplication) => void;
+  /** Once the application has started, and served its first requests. */
+  readonly late?: (app: INestApplication) => void;
   readonly providers?: readonly Provider[];
   readonly imports?: readonly Type[];
 }
 
-const multer = createRequire(import.meta.url)('multer') as () => { any(): express.RequestHandler };
+const required = createRequire(import.meta.url);
+const multer = required('multer') as () => { any(): express.RequestHandler };
+type Busboy = (options: { headers: Request['headers'] }) => NodeJS.WritableStream;
+const rawBody = createRequire(required.resolve('body-parser'))('raw-body') as (
+  request: Request,
+  options: object,
+  done: (error?: unknown) => void,
+) => void;
+const busboy = createRequire(required.resolve('multer'))('busboy') as Busboy;
 
 const middleware = (name: string, status?: number) =>
   Object.defineProperty(
@@ -61,7 +84,38 @@ const onFastify = (configure: (fastify: FastifyInstance) => void): Piece => ({
   configure: (app) => configure((app as NestFastifyApplication).getHttpAdapter().getInstance()),
 });
 
+const late = (change: (own: express.Express) => void): Piece => ({
+  late: (app) => change(app.getHttpAdapter().getInstance() as express.Express),
+});
+/** Decorates the module's controller, or its method, as code that goes through all controllers does. */
+const decorated = (decorator: ClassDecorator & MethodDecorator, onMethod = false): Piece => ({
+  configure: (app) => {
+    for (const { controllers } of app.get(ModulesContainer).values())
+      for (const [type] of controllers) {
+        if (typeof type !== 'function' || type.name !== 'WebhooksController') continue;
+        const method = Object.getOwnPropertyDescriptor(type.prototype, 'receive')!;
+        if (onMethod) decorator(type.prototype as object, 'receive', method);
+        else (decorator as ClassDecorator)(type as Type);
+      }
+  },
+});
+/** Handlers of the module's own route. */
+const ownHandlers = (own: express.Express) =>
+  (
+    own as unknown as { router: { stack: { route?: { path: string; stack: { handle: unknown }[] } }[] } }
+  ).router.stack
+    .filter(({ route }) => route?.path === '/webhooks/:source')
+    .flatMap(({ route }) => route!.stack);
+
 const adapterOf = (app: INestApplication) => app.getHttpAdapter() as AbstractHttpAdapter as ExpressAdapter;
+
+/** Adds a layer under the name of one of Nest's. */
+class Parsing extends ExpressAdapter {
+  override registerParserMiddleware(...given: Parameters<ExpressAdapter['registerParserMiddleware']>): void {
+    super.registerParserMiddleware(...given);
+    this.use(middleware('jsonParser', 403));
+  }
+}
 
 const NAMES = [
   'rawParser',
@@ -144,6 +198,10 @@ const NEST: Readonly<Record<string, Piece>> = {
   'middleware for the route that refuses': { imports: [nestMiddleware('webhooks/:source', 403)] },
   'middleware for another path': { imports: [nestMiddleware('other')] },
   CORS: { configure: (app) => app.enableCors() },
+  'a guard put on the controller': decorated(UseGuards(guard(false))),
+  'an interceptor put on the controller': decorated(UseInterceptors(new Noting())),
+  'a guard put on its method': decorated(UseGuards(guard(false)), true),
+  'a header put on its method': decorated(Header('x-put', '1') as never, true),
 };
 
 const EXPRESS: Readonly<Record<string, Piece>> = {
@@ -219,6 +277,35 @@ const EXPRESS: Readonly<Record<string, Piece>> = {
       },
     });
   }),
+  'a response that is written otherwise, later': late((own) => {
+    const end: unknown = Reflect.get(own.response, 'end');
+    Object.assign(own.response, {
+      end(this: Response, ...given: unknown[]) {
+        this.statusCode = 299;
+        return Reflect.apply(end as () => unknown, this, given);
+      },
+    });
+  }),
+  'a status of its own': onExpress((_, own) => {
+    Object.defineProperty(own.response, 'statusCode', { get: () => 299, set() {} });
+  }),
+  'an entry of its own, later': late((own) => {
+    const { handle } = own as unknown as { handle: (...given: unknown[]) => unknown };
+    Object.assign(own, {
+      handle: (...given: unknown[]) => {
+        met.push('entry');
+        return handle.apply(own, given);
+      },
+    });
+  }),
+  'other handlers on the module’s own route': {
+    late: (app) => {
+      const refuse = middleware('own', 403);
+      for (const one of ownHandlers(app.getHttpAdapter().getInstance() as express.Express))
+        one.handle = refuse;
+    },
+  },
+  'a parser that a subclass of the adapter adds': { adapter: Parsing },
   'a layer put in by hand': onExpress((_, own) => {
     own.use(middleware('by hand', 403));
     const { stack } = (own as unknown as { router: { stack: unknown[] } }).router;
@@ -297,6 +384,25 @@ const FASTIFY: Readonly<Record<string, Piece>> = {
   'a parser of everything': onFastify((fastify) =>
     fastify.addContentTypeParser('*', (_request, _payload, done) => done(new Error('unreadable'))),
   ),
+  'a serializer of the reply': onFastify((fastify) =>
+    fastify.addHook('onRequest', async (_request, reply) => {
+      reply.serializer((payload: unknown) => `X${String(payload)}`);
+    }),
+  ),
+  'a reply that is sent otherwise': onFastify((fastify) =>
+    fastify.addHook('onRequest', async (_request, reply) => {
+      const original = reply.send.bind(reply);
+      reply.send = (payload) => {
+        reply.header('x-wrapped', '1');
+        return original(payload);
+      };
+    }),
+  ),
+  'a trailer': onFastify((fastify) =>
+    fastify.addHook('onRequest', async (_request, reply) => {
+      reply.trailer('x-trailer', async () => 'x');
+    }),
+  ),
   'a decorated reply': onFastify((fastify) => void fastify.decorateReply('other', 'x')),
 };
 
@@ -330,7 +436,8 @@ afterAll(() => database?.drop());
 /** Starts an application with these pieces, in this order. */
 async function start(adapter: Adapter, names: readonly string[]) {
   const pieces = names.map((name) => PIECES[adapter][name]!);
-  const httpAdapter = adapter === 'express' ? new ExpressAdapter(made(pieces)) : new FastifyAdapter();
+  const OnExpress = pieces.find((piece) => piece.adapter)?.adapter ?? ExpressAdapter;
+  const httpAdapter = adapter === 'express' ? new OnExpress(made(pieces)) : new FastifyAdapter();
   if (httpAdapter instanceof FastifyAdapter)
     for (const { onFastify: on } of pieces) on?.(httpAdapter.getInstance());
   const main: Main = {
@@ -379,6 +486,10 @@ async function bothWays(adapter: Adapter, names: readonly string[]) {
       direct += 1;
       return serve(...given);
     };
+    const lateOnes = names.flatMap((name) => PIECES[adapter][name]!.late ?? []);
+    if (lateOnes.length > 0) await seen(origin);
+    for (const change of lateOnes) change(app);
+    direct = 0;
     const short = await seen(origin);
     const pipeline = app.get(HostPipeline);
     pipeline.isEmptyOnExpress = () => false;
@@ -421,9 +532,41 @@ const collecting = (request: Request, _: Response, next: NextFunction) => {
   request.on('data', () => undefined);
   request.on('end', () => next());
 };
+const parsingForms = (request: Request, _: Response, next: NextFunction) => {
+  if (!/multipart/.test(request.headers['content-type'] ?? '')) return next();
+  const parser = busboy({ headers: request.headers });
+  parser.on('close', () => next());
+  parser.on('error', next);
+  request.pipe(parser);
+};
+const iterating = async (request: Request, _: Response, next: NextFunction) => {
+  for await (const chunk of request) void chunk;
+  next();
+};
 it.each<[string, (app: NestExpressApplication) => unknown]>([
   ['multer', (app) => app.use(multer().any())],
   ['code that reads to the end', (app) => app.use(collecting)],
+  [
+    'raw-body',
+    (app) => app.use((request: Request, _: Response, next: NextFunction) => rawBody(request, {}, next)),
+  ],
+  ['busboy', (app) => app.use(parsingForms)],
+  ['code that reads with for await', (app) => app.use(iterating)],
+  [
+    'code that pipes',
+    (app) =>
+      app.use((request: Request, _: Response, next: NextFunction) =>
+        pipeline(request, new PassThrough().resume(), (error) => next(error ?? undefined)),
+      ),
+  ],
+  [
+    'code that waits for the end',
+    (app) =>
+      app.use((request: Request, _: Response, next: NextFunction) => {
+        finished(request, (error) => next(error ?? undefined));
+        request.resume();
+      }),
+  ],
 ])('on Express a body that was read is shown as none to %s', async (_, configure) => {
   const { app, origin } = await startHost(
     'express',
@@ -436,4 +579,51 @@ it.each<[string, (app: NestExpressApplication) => unknown]>([
   for (const name of ['right', 'multipart', 'in chunks'])
     expect(await send(origin, REQUESTS[name]!())).toMatchObject({ status: 200, text: '{"status":"ok"}' });
   await app.close();
+});
+
+describe.each(ADAPTERS)('on %s', (adapter) => {
+  const started = (configure: Main['configure']) =>
+    startHost(
+      adapter,
+      {
+        databaseUrl: database.url,
+        webhooks: WebhooksModule.forRoot({ sources: { sesmetric: sesmetricSource() } }),
+      },
+      { configure },
+    );
+
+  it('a body that other code has read before is answered, and is not claimed unread', async () => {
+    const { app, origin } = await started((given) => void (given as NestExpressApplication).use(collecting));
+    const { status } = await send(origin, REQUESTS['right']!());
+    // On Express the reader is in front of that code. On Fastify middleware comes first.
+    expect(status).toBe(adapter === 'express' ? 200 : 503);
+    await app.close();
+  });
+
+  it.each([undefined, 'application/xml', 'nonsense', 'application/json'])(
+    'a delivery to an unknown source, of content type %s, is answered 404',
+    async (type) => {
+      const { app, origin } = await started(() => undefined);
+      const { body } = event();
+      const headers: Record<string, string> = type === undefined ? {} : { 'content-type': type };
+      for (const chunked of [undefined, 5])
+        expect(await send(origin, { path: '/webhooks/unknown', body, headers, chunked })).toMatchObject({
+          status: 404,
+        });
+      await app.close();
+    },
+  );
+
+  if (adapter === 'fastify')
+    it('a hook that waits for the end of the body gets it', async () => {
+      const { app, origin } = await started((given) => {
+        const fastify = (given as NestFastifyApplication).getHttpAdapter().getInstance();
+        fastify.addHook('preParsing', (_request, _reply, payload, done) => {
+          payload.on('data', () => undefined);
+          payload.on('end', () => done(null, payload));
+        });
+      });
+      expect(await send(origin, REQUESTS['right']!())).toMatchObject({ status: 200 });
+      await app.close();
+    });
 });

@@ -4,12 +4,19 @@ import type { IncomingMessage } from 'node:http';
 export const NO_BODY = 'application/vnd.webhook-inbox.no-body';
 
 /**
- * Later readers find no body: parsers ask for these headers, also multipart ones, and would wait for bytes that have been read. The content
- * type stays, for code of the application that asks for it.
+ * Later readers find no body: parsers ask for these headers, and would wait for bytes that have been read. The content type stays, for code
+ * of the application that asks for it. That of a form with parts goes, since its parsers ask for nothing else.
  */
 export function showNoBody(request: IncomingMessage): void {
   for (const name of ['content-length', 'transfer-encoding']) delete request.headers[name];
-  // A reader that does not ask for headers gets an empty body. The end was emitted before, and is not emitted again.
+  if (/^\s*multipart\//i.test(request.headers['content-type'] ?? '')) delete request.headers['content-type'];
+  showEmpty(request);
+}
+
+/** A reader that does not ask for headers gets an empty body. The end was emitted before, and is not emitted again. */
+export function showEmpty(request: IncomingMessage): void {
+  // Some readers refuse a stream that was read.
+  Object.defineProperty(request, 'readable', { value: true, configurable: true, writable: true });
   request.on('newListener', (event, listener: () => void) => {
     if (event === 'end' && request.readableEnded) setImmediate(listener);
   });

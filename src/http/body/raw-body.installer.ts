@@ -1,5 +1,5 @@
 import { METHODS, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { ConfigurationError } from '../../core/errors.js';
 import { nameRoute } from '../../core/telemetry/tracing.js';
@@ -12,7 +12,7 @@ import { ExpressWay, READER } from '../direct/express-way.js';
 import { HostAnswers } from '../direct/host-answers.js';
 import { HostPipeline } from '../direct/host-pipeline.js';
 import { LongPaths, type RouteAdding } from '../direct/long-paths.js';
-import { hideBody, NO_BODY, showNoBody } from './hidden-body.js';
+import { hideBody, NO_BODY, showEmpty, showNoBody } from './hidden-body.js';
 import { WebhookRoutes, type FoundRoute, type OwnPath } from '../webhook.routes.js';
 
 type Next = (error?: unknown) => void;
@@ -60,7 +60,7 @@ interface FastifyReplyLike {
  * which URLs are ours is asked at each request.
  */
 @Injectable()
-export class RawBodyInstaller {
+export class RawBodyInstaller implements OnApplicationBootstrap {
   private way: ExpressWay | undefined;
   private readonly longPaths: LongPaths;
 
@@ -122,6 +122,12 @@ export class RawBodyInstaller {
         // Nothing of it is known to be claimed: the provider comes again.
         .catch(() => response.destroy());
     });
+  }
+
+  /** Nest has registered its routes by now. */
+  onApplicationBootstrap(): void {
+    const { way } = this;
+    if (way !== undefined) for (const { route } of this.routes.ownPaths()) way.remember(route);
   }
 
   /** Names of the parts of the application that make webhooks take its pipeline. */
@@ -186,11 +192,24 @@ export class RawBodyInstaller {
     fastify.addHook('preParsing', async (request, reply, payload) => {
       const { raw } = request;
       const found = this.routes.chosen(request);
-      if (found === undefined) return payload;
+      const hide = () => {
+        hidden.set(raw, { ...raw.headers });
+        hideBody(raw);
+        return payload;
+      };
+      if (found === undefined) {
+        // Of an unknown source: no parser and no check of its type comes before the guard's answer.
+        return !request.is404 && this.routes.hasChosenOwn(request) ? hide() : payload;
+      }
       const { source, own } = found;
       if (request.is404) return this.refuseMethod(request, reply, found, payload);
+      // Code before this hook has read it. The guard says so.
+      if (raw.readableEnded && rawBodyOf(raw) === undefined) {
+        showEmpty(raw);
+        return hide();
+      }
       if (!(await this.intake.read(raw, reply.raw, source, request))) return new Promise(() => undefined);
-      if (own !== undefined && this.pipeline.isEmptyOnFastify(request)) {
+      if (own !== undefined && this.pipeline.isEmptyOnFastify(request, reply)) {
         // Headers that earlier hooks have set, for example CORS.
         for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value);
         reply.hijack();
@@ -199,9 +218,8 @@ export class RawBodyInstaller {
         return payload;
       }
       this.answers.watch(reply.raw, found);
-      hidden.set(raw, { ...raw.headers });
-      hideBody(raw);
-      return payload;
+      showEmpty(raw);
+      return hide();
     });
     fastify.addHook('preValidation', async ({ raw }) => {
       const headers = hidden.get(raw);

@@ -1,4 +1,5 @@
 import { ServerResponse, type IncomingMessage } from 'node:http';
+import { AbstractHttpAdapter } from '@nestjs/core';
 
 /** A layer of Express's stack: a middleware, or a route. */
 interface Layer {
@@ -36,7 +37,7 @@ export interface ExpressAdapterLike {
 export const READER = 'webhookRawBodyReader';
 const NEST_PARSERS: ReadonlySet<string> = new Set(['jsonParser', 'urlencodedParser']);
 /** Of Node's response, by which a direct answer is written. */
-const WRITES = ['setHeader', 'removeHeader', 'writeHead', 'write', 'end'] as const;
+const WRITES = ['setHeader', 'removeHeader', 'writeHead', 'write', 'end', 'statusCode', 'headersSent'];
 const MAX_KNOWN = 1_000;
 /** A parameter of the application's prefix is as long as its sender likes. */
 const MAX_KNOWN_LENGTH = 200;
@@ -48,10 +49,11 @@ const MAX_KNOWN_LENGTH = 200;
 export class ExpressWay {
   private readonly idle = new Set<Layer>();
   private readonly clear = new Map<string, boolean>();
-  private seen: readonly (readonly [Layer, unknown, number])[] = [];
-  private isSound = false;
+  private seen: readonly (readonly [Layer, unknown, readonly unknown[]])[] = [];
   private isFresh = false;
   private handle: unknown;
+  /** Of Nest's routes, by path. */
+  private readonly ownHandles = new Map<string, unknown>();
 
   constructor(private readonly adapter: ExpressAdapterLike) {}
 
@@ -66,7 +68,7 @@ export class ExpressWay {
     this.isFresh = this.stack.length === 1;
     if (this.isFresh) this.idle.add(this.stack[0]!);
     this.addIdle(() => adapter.use(reader));
-    if (Object.hasOwn(adapter, 'registerParserMiddleware')) return;
+    if (!isNests(adapter, 'registerParserMiddleware')) return;
     adapter.registerParserMiddleware = (...given) => {
       // Nest's own method is the prototype's.
       delete adapter.registerParserMiddleware;
@@ -75,13 +77,19 @@ export class ExpressWay {
     };
   }
 
+  /** Remembers how Nest serves a route, once it has registered it. The application may put another function there. */
+  remember(route: string): void {
+    const [first] = handlersOf(this.stack.findLast((layer) => layer.route?.path === route));
+    this.ownHandles.set(route, first?.handle);
+  }
+
   /** @param route as the adapter has it; `path` as it was asked for */
   isClear(route: string, path: string): boolean {
     const { adapter } = this;
     if (adapter.onRequestHook !== undefined || adapter.onResponseHook !== undefined) return false;
     if (Object.keys(this.app.router?.params ?? {}).length > 0) return false;
+    if (!this.isFresh || !this.isUnchanged()) return false;
     if (!this.isAsSeen()) this.readStack();
-    if (!this.isSound) return false;
     let known = this.clear.get(path);
     if (known === undefined) {
       if (this.clear.size >= MAX_KNOWN) this.clear.clear();
@@ -139,15 +147,17 @@ export class ExpressWay {
       stack.length === seen.length &&
       seen.every(
         ([layer, handle, handlers], at) =>
-          stack[at] === layer && layer.handle === handle && handlersOf(layer).length === handlers,
+          stack[at] === layer && layer.handle === handle && areHandlers(handlersOf(layer), handlers),
       )
     );
   }
 
   private readStack(): void {
-    this.seen = this.stack.map((layer) => [layer, layer.handle, handlersOf(layer).length] as const);
+    this.seen = this.stack.map((layer) => {
+      const handlers = handlersOf(layer).map(({ handle }) => handle);
+      return [layer, layer.handle, handlers] as const;
+    });
     this.clear.clear();
-    this.isSound = this.isFresh && this.isUnchanged();
   }
 
   /** Express lets an application replace its entry, its router's, and the methods of requests and responses. */
@@ -155,10 +165,9 @@ export class ExpressWay {
     const { handle, router, request = {}, response = {} } = this.app;
     if (handle === undefined || handle !== this.handle || handle.name !== 'handle') return false;
     if (router === undefined || Object.hasOwn(router, 'handle')) return false;
-    const writes = response as Pick<ServerResponse, (typeof WRITES)[number]>;
     return (
       Object.getOwnPropertyNames(request).every((name) => name === 'app') &&
-      WRITES.every((name) => writes[name] === ServerResponse.prototype[name])
+      WRITES.every((name) => isNodes(response, name))
     );
   }
 
@@ -169,7 +178,8 @@ export class ExpressWay {
     return (
       own !== undefined &&
       // One for each method, and nothing before it.
-      new Set(handlersOf(own).map(({ handle }) => handle)).size === 1 &&
+      handlersOf(own).length > 0 &&
+      handlersOf(own).every(({ handle }) => handle === this.ownHandles.get(route)) &&
       meets(own, path) &&
       !stack.slice(0, at).some((layer) => !this.idle.has(layer) && meets(layer, path))
     );
@@ -187,8 +197,30 @@ export function hasExactRoute({ router }: ExpressApp, method: string, path: stri
 
 const NONE: readonly { readonly handle: unknown }[] = [];
 
-function handlersOf({ route }: Layer): readonly { readonly handle: unknown }[] {
-  return route?.stack ?? NONE;
+function handlersOf(layer: Layer | undefined): readonly { readonly handle: unknown }[] {
+  return layer?.route?.stack ?? NONE;
+}
+
+function areHandlers(found: readonly { readonly handle: unknown }[], seen: readonly unknown[]): boolean {
+  return found.length === seen.length && found.every(({ handle }, at) => handle === seen[at]);
+}
+
+/** Whether a method of an adapter is that of Nest's own class: an application may have a subclass. */
+function isNests(adapter: object, method: string): boolean {
+  const owner = ownerOf(adapter, method);
+  return owner !== adapter && Object.getPrototypeOf(owner ?? {}) === AbstractHttpAdapter.prototype;
+}
+
+/** Whether a property of a response is Node's own, and neither Express's nor the application's. */
+function isNodes(response: object, name: string): boolean {
+  return ownerOf(response, name) === ownerOf(ServerResponse.prototype, name);
+}
+
+/** The object in whose chain of prototypes a property is found first. */
+function ownerOf(object: object, name: string): object | undefined {
+  for (let at: object | null = object; at !== null; at = Object.getPrototypeOf(at) as object | null)
+    if (Object.hasOwn(at, name)) return at;
+  return undefined;
 }
 
 /** Whether a request for this path comes to a layer, as the layer itself has it. */

@@ -10,13 +10,18 @@ interface RouteContext extends Readonly<
   readonly server?: object;
 }
 
+/** Of a reply: set by a hook, they change the answer. */
+const REPLY_SETTINGS = ['fastify.reply.serializer', 'fastify.reply.trailers'];
+
 const clear = new WeakMap<RouteContext, boolean>();
 
 /**
  * Whether the application has nothing between the reader's hook and the route: no hook, no schema, no time limit, and no wrapper that was
  * added with the route. Fastify keeps these to itself, so a missing field counts as an obstacle.
  */
-export function isFastifyClear(request: object): boolean {
+export function isFastifyClear(request: object, reply: object): boolean {
+  if (Object.hasOwn(reply, 'send') || REPLY_SETTINGS.some((name) => hidden(reply, name) != null))
+    return false;
   const context = hidden<RouteContext>(request, 'fastify.context');
   if (context === undefined) return false;
   let known = clear.get(context);

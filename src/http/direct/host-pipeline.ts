@@ -1,4 +1,13 @@
 import { Inject, Injectable, type Type } from '@nestjs/common';
+import {
+  EXCEPTION_FILTERS_METADATA,
+  GUARDS_METADATA,
+  HEADERS_METADATA,
+  INTERCEPTORS_METADATA,
+  PIPES_METADATA,
+  REDIRECT_METADATA,
+  RENDER_METADATA,
+} from '@nestjs/common/constants.js';
 import { ApplicationConfig, ModulesContainer } from '@nestjs/core';
 import { AnswerFilter } from '../answer.filter.js';
 import { MAY_BE_DIRECT, WEBHOOKS_CONTROLLER } from '../controller.metadata.js';
@@ -21,6 +30,20 @@ const ENHANCERS: readonly Part[] = [
   part(AnswerFilter, 'catch'),
 ];
 
+/** The module's controller is decorated with these. */
+const ON_CLASS: readonly (readonly [key: string, own: readonly Type[]])[] = [
+  [GUARDS_METADATA, [SignatureGuard]],
+  [INTERCEPTORS_METADATA, [IdempotencyInterceptor]],
+  [EXCEPTION_FILTERS_METADATA, [AnswerFilter]],
+  [PIPES_METADATA, []],
+];
+const NOT_ON_METHOD: readonly string[] = [
+  ...ON_CLASS.map(([key]) => key),
+  HEADERS_METADATA,
+  REDIRECT_METADATA,
+  RENDER_METADATA,
+];
+
 /** Finds out which parts of the application stand between a request and the module's own route. */
 @Injectable()
 export class HostPipeline {
@@ -39,8 +62,8 @@ export class HostPipeline {
   }
 
   /** @param request of Fastify, whose routes have hooks of their own */
-  isEmptyOnFastify(request: object): boolean {
-    return this.isNestClear() && isFastifyClear(request);
+  isEmptyOnFastify(request: object, reply: object): boolean {
+    return this.isNestClear() && isFastifyClear(request, reply);
   }
 
   /** Names of the parts of the application that make requests take its pipeline. Empty where they take the direct route. */
@@ -102,7 +125,7 @@ export class HostPipeline {
           const enhancer = injectables.get(one.type)?.instance as object | null | undefined;
           return enhancer ? [{ ...one, instance: enhancer }] : [];
         });
-        if (found.length < ENHANCERS.length) return [];
+        if (found.length < ENHANCERS.length || isDecorated(type as Type)) return [];
         const all = [...found, { ...part(type as Type, 'receive'), instance }];
         return all.some((one) => this.isReplaced(one)) ? [] : all;
       }
@@ -116,6 +139,16 @@ export class HostPipeline {
       this.enhancers.replacementOf(type, method) !== undefined
     );
   }
+}
+
+/** Whether the application has put enhancers of its own on the controller or its method, or settings of the answer. */
+function isDecorated(controller: Type): boolean {
+  const { receive } = controller.prototype as { readonly receive: object };
+  const listOf = (key: string) => (Reflect.getMetadata(key, controller) ?? []) as readonly unknown[];
+  return (
+    ON_CLASS.some(([key, own]) => listOf(key).length !== own.length || listOf(key)[0] !== own[0]) ||
+    NOT_ON_METHOD.some((key) => Reflect.hasMetadata(key, receive))
+  );
 }
 
 function part(type: Type, method: string): Part {
