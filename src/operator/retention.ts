@@ -134,7 +134,7 @@ export class Retention {
       this.options.retention === false ? retentionAges() : this.options.retention;
     report.looseEffects = await run(full((m) => this.store.deleteEffects(m, effectsMs, BATCH)));
     report.conflicts = await run(full((m) => this.store.deleteConflicts(m, LEFT_OVER_MS, BATCH)));
-    report.watermarks = await run(this.watermarks(former));
+    report.watermarks = await run(this.watermarks(former, await this.former.all(this.dataSource.manager)));
     report.audit = await run(full((m) => this.store.deleteAudit(m, auditMs, BATCH)));
     report.notes = await run(this.duplicates());
     report.notes += await run(async (manager) => {
@@ -168,8 +168,10 @@ export class Retention {
     };
   }
 
-  // Twice the window: an event that is kept may have happened a while before it came, and can be replayed.
-  private watermarks(former: readonly string[]): Batch {
+  // Twice the window: an event that is kept may have happened a while before it came, and can be replayed. The claims of a former source
+  // go before its marks.
+  private watermarks(former: readonly string[], known: readonly string[]): Batch {
+    const others = { ageMs: 2 * this.former.ageMs, kept: known };
     const ages = new Map([
       ...former.map((name): [string, number] => [name, 2 * this.former.ageMs]),
       ...[...this.options.sources.values()].map(({ name, retentionMs }): [string, number] => [
@@ -179,7 +181,7 @@ export class Retention {
     ]);
     let cursor: MarkCursor | undefined;
     return async (manager) => {
-      const page = await this.store.deleteWatermarks(manager, ages, BATCH, cursor);
+      const page = await this.store.deleteWatermarks(manager, ages, others, BATCH, cursor);
       cursor = page.last;
       return { count: page.count, more: page.looked === BATCH };
     };

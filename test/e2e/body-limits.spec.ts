@@ -5,6 +5,7 @@ import { jest } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Rejections } from '../../src/inbox/rejections.js';
 import { OnWebhook } from '../../src/index.js';
+import { asana, dropbox } from '../../src/sources/index.js';
 import { ADAPTERS, until } from '../support/application.js';
 import { answered, DUPLICATE, OK, Receiver, TOO_LARGE, UNAVAILABLE } from '../support/receiver.js';
 import { awardee, type SignedRequest } from '../support/signing.js';
@@ -42,12 +43,35 @@ describe.each(ADAPTERS)('body limits on %s', (adapter) => {
           small: awardeeSource({ maxBytes: LIMIT }),
           large: awardeeSource({ maxBytes: 10_000_000, encodings: ['gzip'] }),
           held: awardeeSource({ ackTimeout: '20s' }),
+          greets: dropbox({ secrets: ['secret-of-the-app'], dedupe: { hash: 'body' } }),
+          asks: asana({ secrets: ['secret-of-the-hook'] }),
         },
       },
       providers: [Handlers],
     });
   });
   afterAll(() => receiver?.stop());
+
+  it.each([undefined, 5])(
+    'takes no body with a method that only a handshake has (chunks of %p)',
+    async (chunked) => {
+      const greeting = { path: '/webhooks/greets?challenge=hello', method: 'GET' };
+      expect(await receiver.send(greeting)).toMatchObject({ status: 200, text: 'hello' });
+      expect(answered(await receiver.send({ ...greeting, body: 'a body', chunked }))).toBe(TOO_LARGE);
+    },
+  );
+
+  it('has the signature of a request with the header of a handshake that the application does not take', async () => {
+    const { status } = await receiver.send({
+      path: '/webhooks/asks',
+      headers: { 'x-hook-secret': 'a' },
+      body: '{}',
+    });
+    expect(status).toBe(401);
+    expect(receiver.app.get(Rejections).counts()).toContainEqual(
+      expect.objectContaining({ source: 'asks', reason: 'missing-signature' }),
+    );
+  });
 
   const CONTENT_TYPES = ['application/json', 'text/plain', 'application/x-www-form-urlencoded'];
   const as = (type: string, request: SignedRequest) => ({

@@ -365,6 +365,14 @@ describe('marks', () => {
     ['s', AGE],
     ['z', 4 * AGE],
   ]);
+  const KEPT = { ageMs: 6 * AGE, kept: ['x'] };
+
+  it('of a source that is known no more go by the age of such sources', async () => {
+    for (const source of ['x', 'y']) await mark({ source }, 7 * AGE);
+    await mark({ source: 'y', key: 'l' }, 5 * AGE);
+    expect(await store.deleteWatermarks(manager, ages, KEPT, 9)).toMatchObject({ count: 1, looked: 3 });
+    expect(await left()).toEqual(['hxtk', 'hytl']);
+  });
 
   it('go by the age of their source, and none beside them', async () => {
     for (const part of [{ handler: 'i' }, { source: 'x' }, { tenant: 'x' }, { key: 'x' }])
@@ -375,7 +383,7 @@ describe('marks', () => {
     await beside(
       [`SELECT FROM webhook_watermark WHERE key_sha256 = '\\x${'6c'.repeat(32)}' FOR UPDATE`],
       async () =>
-        expect(await store.deleteWatermarks(manager, ages, 99)).toMatchObject({ count: 1, looked: 7 }),
+        expect(await store.deleteWatermarks(manager, ages, KEPT, 99)).toMatchObject({ count: 1, looked: 7 }),
     );
     expect(await left()).toEqual(['hstl', 'hstx', 'hsxk', 'hxtk', 'hztk', 'istk']);
   });
@@ -385,21 +393,27 @@ describe('marks', () => {
     async (column) => {
       await mark({ [column]: 'a' }, 2 * AGE);
       await mark({}, AGE / 2);
-      const { last } = await store.deleteWatermarks(manager, new Map(), 1);
+      const { last } = await store.deleteWatermarks(manager, new Map(), KEPT, 1);
       const both = new Map([...ages, ['a', AGE]]);
-      expect(await store.deleteWatermarks(manager, both, 9, last)).toMatchObject({ count: 0, looked: 1 });
+      expect(await store.deleteWatermarks(manager, both, KEPT, 9, last)).toMatchObject({
+        count: 0,
+        looked: 1,
+      });
       expect(await left()).toHaveLength(2);
     },
   );
 
   it('are read page by page, in the order of their keys', async () => {
     for (const key of ['c', 'a', 'b']) await mark({ key }, 2 * AGE);
-    const first = await store.deleteWatermarks(manager, ages, 2);
+    const first = await store.deleteWatermarks(manager, ages, KEPT, 2);
     const last = { handler: 'h', source: 's', tenant: 't', key: Buffer.alloc(32, 'b') };
     expect(first).toEqual({ count: 2, looked: 2, last });
     expect(await left()).toEqual(['hstc']);
     await mark({ key: 'b' }, 2 * AGE);
-    expect(await store.deleteWatermarks(manager, ages, 2, first.last)).toMatchObject({ count: 1, looked: 1 });
+    expect(await store.deleteWatermarks(manager, ages, KEPT, 2, first.last)).toMatchObject({
+      count: 1,
+      looked: 1,
+    });
     expect(await left()).toEqual(['hstb']);
   });
 });

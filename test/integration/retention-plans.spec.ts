@@ -120,7 +120,7 @@ describe.each([
     [
       'DELETE_WATERMARKS',
       DELETE_WATERMARKS,
-      () => [['awardee'], [30 * DAY_MS], LIMIT, '', '', '', Buffer.of()],
+      () => [['awardee'], [30 * DAY_MS], LIMIT, '', '', '', Buffer.of(), 60 * DAY_MS, ['awardee']],
       'webhook_watermark_pkey',
       40,
     ],

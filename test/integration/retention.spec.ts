@@ -324,7 +324,10 @@ describe('retention', () => {
     await makePast(database, { source: 'awardee', events: 20, days: [0, 20] });
     await database.query(`INSERT INTO webhook_replay (replay_id, claim_id, replayed_by, reason)
       SELECT gen_random_uuid(), id, 'a test', 'to see' FROM webhook_claim, generate_series(1, 2)`);
-    expect(await retention.prune()).toMatchObject({ claims: 10, watermarks: 600 });
+    // The marks of 'gone', which has no claims and is nowhere configured, go after 60 days.
+    await database.query(`INSERT INTO webhook_watermark (handler, source, tenant, key_sha256, at)
+      SELECT 'gone/h', 'gone', '', sha256(('old' || g)::bytea), now() - interval '61 days' FROM generate_series(1, 3) g`);
+    expect(await retention.prune()).toMatchObject({ claims: 10, watermarks: 603 });
     expect(
       await database.query(
         `SELECT source, count(*)::int, max(now() - at) < interval '20 days' AS young FROM webhook_watermark GROUP BY source ORDER BY source`,

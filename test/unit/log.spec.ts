@@ -1,3 +1,6 @@
+import { deepStrictEqual, match, strictEqual } from 'node:assert';
+import { createPrivateKey } from 'node:crypto';
+import { EventEmitter } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
@@ -23,6 +26,27 @@ const REFUSED: Readonly<Record<string, () => unknown>> = {
   repeat: () => 'a'.repeat(-4242),
   'Object.fromEntries': () => Object.fromEntries([CARD] as never),
   'JSON.parse': () => JSON.parse(`{"card": ${CARD}`),
+  'assert.strictEqual': () => strictEqual(CARD, 'paid'),
+  'assert.deepStrictEqual': () => deepStrictEqual({ card: CARD }, { card: 'paid' }),
+  'assert.match': () => match(CARD, /paid/),
+  'a property of nothing': () => (undefined as never)[CARD],
+  'a property set on nothing': () =>
+    Reflect.apply((of: Record<string, number>) => (of[CARD] = 1), undefined, [null]),
+  'a property that is read only': () => Object.assign(Object.freeze({ [CARD]: 1 }), { [CARD]: 2 }),
+  'a property that cannot be added': () => Object.assign(Object.freeze({}), { [CARD]: 2 }),
+  readFileSync: () => readFileSync(`/nowhere/${CARD}.pdf`),
+  'an emitter': () => new EventEmitter().emit('error', { card: CARD }),
+  TextDecoder: () => new TextDecoder(CARD),
+  createPrivateKey: () => createPrivateKey(CARD),
+  'Intl.NumberFormat of a unit': () => new Intl.NumberFormat('en', { style: 'unit', unit: CARD }),
+  'an HTTP method': () => new Request('http://a', { method: `${CARD} ` }),
+  'a circle': () => {
+    const circle: Record<string, unknown> = {};
+    circle[CARD] = circle;
+    return JSON.stringify(circle);
+  },
+  setPrototypeOf: () => Object.setPrototypeOf({}, CARD as never) as unknown,
+  defineProperty: () => Object.defineProperty({}, 'a', CARD as never),
 };
 
 describe('an error as text', () => {
@@ -47,8 +71,22 @@ describe('an error as text', () => {
     } catch (error) {
       told = errorText(error);
     }
-    expect(told).toMatch(/Error/);
+    expect(told).toMatch(/error|an assertion failed|ENOENT|ERR_/i);
     expect(told).not.toMatch(/canary|4242/);
+  });
+
+  it('leaves words of a library with codes like Node’s, and addresses that could not be reached', () => {
+    const ofAxios = Object.assign(new Error('Request failed with status code 404'), {
+      name: 'AxiosError',
+      code: 'ERR_BAD_REQUEST',
+    });
+    expect(errorText(ofAxios)).toContain('Request failed with status code 404');
+    const ofSystem = Object.assign(new Error('connect ECONNREFUSED 10.0.0.1:443'), {
+      code: 'ECONNREFUSED',
+      syscall: 'connect',
+      errno: -111,
+    });
+    expect(errorText(ofSystem)).toContain('connect ECONNREFUSED 10.0.0.1:443');
   });
 
   it.each([

@@ -68,15 +68,22 @@ export function membersOf(json: Buffer, value: ByteRange): [name: string, value:
   return json[value[0]] === OPEN_OBJECT ? [...eachMember(json, value)] : undefined;
 }
 
-/** One at a time: a list of them takes 100 bytes for a member of five. */
-export function* eachMember(json: Buffer, [start]: ByteRange): Generator<[name: string, value: ByteRange]> {
+/**
+ * One at a time: a list of them takes 100 bytes for a member of five.
+ * @param nameOf the name that stands at these bytes, in quotes
+ */
+export function* eachMember(
+  json: Buffer,
+  [start]: ByteRange,
+  nameOf = (from: number, to: number) => keyText(json, from, to),
+): Generator<[name: string, value: ByteRange]> {
   if (json[start] !== OPEN_OBJECT) return;
   let at = skipSpace(json, start + 1);
   while (at < json.length && json[at] !== CLOSE_OBJECT) {
     const keyEnd = endOf(json, at);
     const valueStart = skipSpace(json, skipSpace(json, keyEnd) + 1);
     const valueEnd = endOf(json, valueStart);
-    yield [keyText(json, at, keyEnd), [valueStart, valueEnd]];
+    yield [nameOf(at, keyEnd), [valueStart, valueEnd]];
     at = skipComma(json, valueEnd);
   }
 }
@@ -95,7 +102,7 @@ function memberOf(json: Buffer, value: ByteRange, name: string): ByteRange | und
 }
 
 /** Keys may be written with escapes: `"\u0069d"` is `id`. */
-function keyText(json: Buffer, start: number, end: number): string {
+export function keyText(json: Buffer, start: number, end: number): string {
   const text = json.toString('utf8', start, end);
   if (!text.includes('\\')) return text.slice(1, -1);
   try {

@@ -44,7 +44,19 @@ const ENGINE = [
   /^(Headers\.\w+): .* is an invalid header/s,
   /^(The "[\w.]+" (?:argument|property) .{1,200}?)\. Received /s,
   /^(The value of "[\w.]+" is out of range\. It must be .{1,200}?)\. Received /s,
+  /^(Cannot (?:read|set) properties of (?:undefined|null)) \(/,
+  /^(Cannot (?:assign to read only|add|delete|redefine|define) property)[ :]/,
+  /^(Unhandled error\.)/,
+  /^(Unexpected (?:identifier|token|string|number)) /,
+  /^(Converting circular structure to JSON)/,
+  /^(Invalid unit argument for [\w.]+\(\)) /,
+  /^'.*' (is not a valid HTTP method)\.$/s,
+  /^((?:Object prototype may only be an Object or null|Property description must be an object)): /,
 ];
+
+/** Of Node: `ERR_INVALID_ARG_VALUE`. Libraries have such codes too, on classes of their own. */
+const NODE_CODE = /^ERR_[A-Z0-9_]+$/;
+const ENGINE_NAMES = new Set(['Error', 'TypeError', 'RangeError', 'SyntaxError', 'URIError']);
 
 /**
  * An error's message without values of payloads. A message of PostgreSQL is replaced by its code, table, column and constraint, in any
@@ -77,7 +89,22 @@ function ownWords(error: Error): string | undefined {
   // TypeORM prints the criteria, or the entity, that it was given.
   if (error.name === 'EntityNotFoundError') return error.message.replace(/ matching: [^]*$/, '');
   if (error.name === 'CannotCreateEntityIdMapError') return 'the given entity id is not one of its entity';
-  return engineWords(messageOf(error));
+  return engineWords(messageOf(error)) ?? nodeWords(error);
+}
+
+interface NodeError extends Error {
+  readonly code?: unknown;
+  readonly path?: unknown;
+  readonly operator?: unknown;
+}
+
+/** Node's own errors have a code, and those of its file system a path, which may come from a payload. */
+function nodeWords({ name, code, path, operator, message }: NodeError): string | undefined {
+  if (typeof code !== 'string') return undefined;
+  if (code === 'ERR_ASSERTION') return `an assertion failed (${String(operator)})`;
+  if (NODE_CODE.test(code) && ENGINE_NAMES.has(name)) return `${code} (the message may repeat a value)`;
+  if (typeof path === 'string') return `${message.split(" '", 1)[0]!} (the rest repeats a path)`;
+  return undefined;
 }
 
 function engineWords(message: string): string | undefined {

@@ -56,7 +56,7 @@ export class BodyIntake {
       keepRawBody(request, refused);
       return true;
     }
-    const arrival = Arrival.kept(request, response, source.maxBytes, (one) =>
+    const arrival = Arrival.kept(request, response, maxBytesOf(request, source), (one) =>
       this.budget.open(source.name, addressOf(sender), one),
     );
     this.follow(arrival);
@@ -77,7 +77,7 @@ export class BodyIntake {
     const method = request.method ?? 'POST';
     // The answer names the methods that exist.
     if (!methodsOf(source).includes(method)) return { refused: ANSWERS.wrongMethod };
-    if (Number(request.headers['content-length'] ?? 0) > source.maxBytes)
+    if (Number(request.headers['content-length'] ?? 0) > maxBytesOf(request, source))
       return { refused: ANSWERS.tooLarge };
     const encoding = encodingOf(request);
     if (encoding !== undefined && !source.encodings.some((one) => one === encoding))
@@ -134,6 +134,11 @@ export class BodyIntake {
     };
     return neutral(() => setTimeout(tick, tickMs)).unref();
   }
+}
+
+/** A method that only a handshake has, such as GET, brings no body. */
+function maxBytesOf({ method = 'POST' }: IncomingMessage, { provider, maxBytes }: Source): number {
+  return (provider.methods ?? ['POST']).includes(method) ? maxBytes : 0;
 }
 
 /**

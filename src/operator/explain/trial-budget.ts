@@ -4,18 +4,22 @@ import { setImmediate } from 'node:timers/promises';
 const ROUND_BYTES = 64 * 1024 * 1024;
 /** How long trying may take in one round, in milliseconds: secrets may come from a slow function of the application's. */
 const ROUND_MS = 2_000;
-/** Other requests get their turn after so many bytes. */
-const BREATH_BYTES = 512 * 1024;
+/** How long checks may take in one round, in milliseconds of this thread. Some schemes read a body, or use a slower signature. */
+const ROUND_WORK_MS = 250;
+/** Other requests get their turn after so many milliseconds of checks. */
+const BREATH_MS = 2;
 
 /** The budget of one round for trying corrections of rejected requests. */
 export class TrialBudget {
   private reserved = 0;
-  private sinceBreath = 0;
+  private workedMs = 0;
+  private breathedAtMs = 0;
   private readonly endsAt: number;
 
   constructor(
     private left = ROUND_BYTES,
     ms = ROUND_MS,
+    private readonly workMs = ROUND_WORK_MS,
   ) {
     this.endsAt = performance.now() + ms;
   }
@@ -27,13 +31,18 @@ export class TrialBudget {
 
   /** False when it does not have these bytes, or the time is over. */
   async pay(bytes: number): Promise<boolean> {
-    if (bytes > this.left - this.reserved || performance.now() > this.endsAt) return false;
+    if (bytes > this.left - this.reserved || this.workedMs > this.workMs) return false;
+    if (performance.now() > this.endsAt) return false;
     this.left -= bytes;
-    this.sinceBreath += bytes;
-    if (this.sinceBreath >= BREATH_BYTES) {
-      this.sinceBreath = 0;
+    if (this.workedMs - this.breathedAtMs >= BREATH_MS) {
+      this.breathedAtMs = this.workedMs;
       await setImmediate();
     }
     return true;
+  }
+
+  /** Counts the time that a check has taken. */
+  recordWork(ms: number): void {
+    this.workedMs += ms;
   }
 }

@@ -42,7 +42,7 @@ export class Trials {
           return undefined;
         }
         count += 1;
-        if (await verifies(trial)) return candidate;
+        if (await this.verifies(trial)) return candidate;
       }
       return undefined;
     } finally {
@@ -59,6 +59,25 @@ export class Trials {
     return [sentence('Tried', this.tried), sentence('Not tried', this.untried)].filter(Boolean).join(' ');
   }
 
+  private async verifies({ provider, request, secrets }: Trial): Promise<boolean> {
+    try {
+      await this.timed(() => provider.verify(request, secrets));
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Counts the time until the check waits for something: so long it has this thread. */
+  private timed<T>(check: () => T): T {
+    const startedAt = performance.now();
+    try {
+      return check();
+    } finally {
+      this.budget.recordWork(performance.now() - startedAt);
+    }
+  }
+
   private async pay({ request, secrets }: Trial, making: number): Promise<boolean> {
     return this.budget.pay((request.rawBody.length + OVERHEAD) * (secrets.length + making));
   }
@@ -68,13 +87,4 @@ function sentence(begin: string, parts: readonly string[]): string {
   if (parts.length === 0) return '';
   const more = parts.length > MAX_NAMED ? [`${parts.length - MAX_NAMED} more`] : [];
   return `${begin}: ${[...parts.slice(0, MAX_NAMED), ...more].join('; ')}.`;
-}
-
-async function verifies({ provider, request, secrets }: Trial): Promise<boolean> {
-  try {
-    await provider.verify(request, secrets);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -162,9 +162,9 @@ export const DELETE_WATERMARKS = `
      ORDER BY handler, source, tenant, key_sha256 LIMIT $3
   ), old AS MATERIALIZED (
     SELECT w.handler, w.source, w.tenant, w.key_sha256
-      FROM page p JOIN unnest($1::text[], $2::float8[]) AS s(source, age_ms) ON s.source = p.source
+      FROM page p LEFT JOIN unnest($1::text[], $2::float8[]) AS s(source, age_ms) ON s.source = p.source
       JOIN webhook_watermark w ON w.handler = p.handler AND w.source = p.source AND w.tenant = p.tenant AND w.key_sha256 = p.key_sha256
-     WHERE w.at < now() - s.age_ms * interval '1 ms'
+     WHERE w.at < now() - coalesce(s.age_ms, CASE WHEN p.source <> ALL ($9::text[]) THEN $8::float8 END) * interval '1 ms'
        FOR UPDATE OF w SKIP LOCKED
   ), gone AS (
     DELETE FROM webhook_watermark w USING old

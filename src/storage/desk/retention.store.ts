@@ -101,10 +101,14 @@ export class RetentionStore {
     return counted(manager, DELETE_EFFECTS, [ageMs, limit]);
   }
 
-  /** Deletes marks older than so many milliseconds, by source. It reads `limit` marks from after `cursor`. */
+  /**
+   * Deletes marks older than so many milliseconds, by source. It reads `limit` marks from after `cursor`.
+   * @param others those of all other sources, but for the `kept`
+   */
   async deleteWatermarks(
     manager: EntityManager,
     ages: ReadonlyMap<string, number>,
+    others: { readonly ageMs: number; readonly kept: readonly string[] },
     limit: number,
     cursor = FIRST_MARK,
   ): Promise<{ count: number; looked: number; last: MarkCursor | undefined }> {
@@ -122,6 +126,8 @@ export class RetentionStore {
       source,
       tenant,
       key,
+      others.ageMs,
+      others.kept,
     ]);
     const { count, looked, place, key_sha256 } = rows[0]!;
     return { count, looked, last: place === null ? undefined : { ...place, key: key_sha256 } };

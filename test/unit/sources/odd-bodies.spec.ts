@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { jest } from '@jest/globals';
 import { BodyReader } from '../../../src/core/body.js';
 import { SignatureRejection } from '../../../src/core/errors.js';
 import type { WebhookRequest } from '../../../src/core/request.js';
@@ -92,6 +93,30 @@ describe('a form with the signature in it', () => {
     await verified(braintree, { ...request, rawBody: Buffer.concat([request.rawBody, Buffer.from(many)]) });
   });
 
+  it('decodes only the fields that may be those of the signature', async () => {
+    const { URLSearchParams: original } = globalThis;
+    let decoded = 0;
+    globalThis.URLSearchParams = class extends original {
+      constructor(text: string) {
+        super(text);
+        decoded += 1;
+      }
+    };
+    try {
+      const near = ['aaaaa', 'tokem=1', 'signaturf', '%74ok=1'];
+      await verify(signed + near.map((field) => `&${field}`.repeat(20)).join('') + many);
+      // The three of the signature, and 20 names of its length that are written with escapes.
+      expect(decoded).toBe(23);
+      decoded = 0;
+      await expect(verify(`${'%74oken&'.repeat(1_000)}${signed}`)).rejects.toMatchObject({
+        reason: 'malformed-signature',
+      });
+      expect(decoded).toBe(100);
+    } finally {
+      globalThis.URLSearchParams = original;
+    }
+  });
+
   it.each(['timestamp', 'token', 'signature', 't%6Fken'])(
     'is refused where %s is there twice',
     async (name) => {
@@ -123,6 +148,27 @@ describe('JSON with the signature in it', () => {
     const again = Buffer.concat([request.rawBody.subarray(0, -1), Buffer.from(`,"${member}":[]}`)]);
     await expect(verified(signer, { ...request, rawBody: again })).rejects.toBeInstanceOf(SignatureRejection);
   });
+
+  it.each(['mailgun', 'adyen', 'sns'])(
+    '%s: few names that are written with escapes are decoded',
+    async (name) => {
+      const signer = signerOf(name);
+      const request = signedRequest(signer);
+      const parsed = jest.spyOn(JSON, 'parse');
+      try {
+        const escaped = Buffer.concat([
+          Buffer.from(`{${`"${'\\u0061'.repeat(5)}":1,`.repeat(5_000)}`),
+          request.rawBody.subarray(1),
+        ]);
+        await expect(verified(signer, { ...request, rawBody: escaped })).rejects.toMatchObject({
+          reason: 'malformed-signature',
+        });
+        expect(parsed.mock.calls.length).toBeLessThan(200);
+      } finally {
+        parsed.mockRestore();
+      }
+    },
+  );
 
   it('sns: no array or object passes for a signed text that is not there', async () => {
     const signer = signerOf('sns');
