@@ -97,10 +97,7 @@ export class DashboardActions {
   }
 
   private async ofGroup(fingerprint: string): Promise<DashboardScope[]> {
-    const { group } = await this.inspector.deadGroup(fingerprint, undefined, 1);
-    const tenants = group?.tenants.length ? group.tenants : [''];
-    const owners = (group?.sources ?? []).flatMap((source) => tenants.map((tenant) => ({ source, tenant })));
-    return distinct(owners);
+    return distinct(await this.inspector.groupOwners(fingerprint));
   }
 
   /**

@@ -22,6 +22,7 @@ import {
   DASHBOARD,
   DASHBOARD_ACTIONS,
   type DashboardAction,
+  type DashboardScope,
   type ResolvedDashboard,
 } from './dashboard.options.js';
 import { Refused, faultOf } from './faults.js';
@@ -196,11 +197,19 @@ export function dashboardController(
       if (fault !== undefined) throw new Refused(403, fault);
       if (!this.offers(PERMISSION[action])) throw new Refused(404, `'${action}' is not offered here`);
       const rights = this.rightsOf(context);
-      if (!(await rights.mayAnywhere(PERMISSION[action], this.lists.sources())))
-        throw new Refused(403, `'${PERMISSION[action]}' is not allowed`);
       if (typeof request.body !== 'object' || request.body === null)
         throw new Refused(400, 'expected a JSON object; does the application parse JSON bodies?');
-      await rights.require(PERMISSION[action], await this.actions.scopes(action, request.body));
+      await rights.require(PERMISSION[action], await this.scopesOf(action, request.body, rights));
+    }
+
+    /** @throws InputRefused for a person who may do the action to something; Refused 403 for all others */
+    private async scopesOf(action: ActionName, body: object, rights: Rights): Promise<DashboardScope[]> {
+      try {
+        return await this.actions.scopes(action, body);
+      } catch (error) {
+        if (await rights.mayAnywhere(PERMISSION[action], this.lists.sources())) throw error;
+        throw new Refused(403, `'${PERMISSION[action]}' is not allowed`);
+      }
     }
 
     /** @throws Refused 403 for a person who may see nothing */

@@ -26,11 +26,13 @@ export class Rights {
     return asked;
   }
 
-  /** @throws Refused 403 where one of the scopes is not allowed; so is an empty list without the right to all */
+  /**
+   * The refusal does not say which: a person may ask about the id of a row that is not to be seen.
+   * @throws Refused 403 where one of the scopes is not allowed; so is an empty list without the right to all
+   */
   async require(action: DashboardAction, scopes: readonly DashboardScope[] = [{}]): Promise<void> {
     for (const scope of scopes.length > 0 ? scopes : [{}])
-      if (!(await this.may(action, scope)))
-        throw new Refused(403, `'${action}' is not allowed${where(scope)}`);
+      if (!(await this.may(action, scope))) throw new Refused(403, `'${action}' is not allowed`);
   }
 
   /** Whether the person may do it to anything at all: to everything, or to one of these sources. */
@@ -62,9 +64,4 @@ export class Rights {
 /** A row without an event concerns everything. */
 export function scopeOf({ source, tenant }: Owner): DashboardScope {
   return source === null ? {} : { source, tenant: tenant ?? '' };
-}
-
-function where({ source, tenant }: DashboardScope): string {
-  if (source === undefined) return '';
-  return tenant ? ` for ${source} / ${tenant}` : ` for ${source}`;
 }

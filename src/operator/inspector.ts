@@ -1,7 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { cursorText, readCursor } from '../core/cursor.js';
+import { cursorText, readCursor, type Cursor } from '../core/cursor.js';
+import { InputRefused } from '../core/errors.js';
 import type { ListFilter } from '../storage/desk/filter.sql.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -97,7 +98,7 @@ export class Inspector {
       const configured = [...this.options.sources.keys()];
       // The command line may have the tables alone.
       const sources = configured.length > 0 ? configured : await this.former.all(manager);
-      return this.search.events(manager, parsed, limit, sources, readCursor(after));
+      return this.search.events(manager, parsed, limit, sources, cursorOf(after));
     });
   }
 
@@ -189,7 +190,7 @@ export class Inspector {
   async deadGroups(filter = '', after?: string, look: ListView = {}): Promise<ListPage<'groups', DeadGroup>> {
     const parsed = this.parsed(filter, 'dead', look);
     const { groups, next } = await this.reads.run((manager) =>
-      this.deadRows.groups(manager, parsed, PAGE, readCursor(after)),
+      this.deadRows.groups(manager, parsed, PAGE, cursorOf(after)),
     );
     return next === undefined ? { groups } : { groups, next: cursorText(next) };
   }
@@ -203,7 +204,7 @@ export class Inspector {
   ): Promise<{ readonly group?: DeadGroup & DeadSpread } & ListPage<'rows', DeadRow>> {
     return this.reads.run(async (manager) => {
       const group = await this.deadRows.group(manager, fingerprint, pairs);
-      const rows = await this.deadRows.rows(manager, fingerprint, limit, readCursor(after), pairs);
+      const rows = await this.deadRows.rows(manager, fingerprint, limit, cursorOf(after), pairs);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       return {
         ...(group && { group }),
@@ -211,6 +212,11 @@ export class Inspector {
         ...(last && { next: cursorText(last) }),
       };
     });
+  }
+
+  /** Sources and tenants of all rows of a group; null for work of no event. */
+  async groupOwners(fingerprint: string): Promise<{ source: string | null; tenant: string | null }[]> {
+    return this.reads.run((manager) => this.deadRows.owners(manager, fingerprint));
   }
 
   /** Sources and tenants of the dead rows that lists read. */
@@ -306,4 +312,12 @@ export class Inspector {
 
 function nextOf(rows: readonly { readonly id: string }[]): { readonly next?: string } {
   return rows.length === PAGE ? { next: rows.at(-1)!.id } : {};
+}
+
+/** @throws InputRefused for a text that no list has given out */
+function cursorOf(after: string | undefined): Cursor | undefined {
+  const cursor = readCursor(after);
+  if (after !== undefined && cursor === undefined)
+    throw new InputRefused('after: expected the `next` of the page before it');
+  return cursor;
 }

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
@@ -515,6 +516,35 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         expect(Object.keys(bodies).sort()).toEqual(Object.keys(RIGHTS).sort());
         expect(Object.keys(RIGHTS)).toEqual([...Object.keys(PERMISSION), 'download']);
       });
+    });
+
+    it('lets a person act who has the right for one tenant alone, and never says whose a row is', async () => {
+      const id = await die('of-a-tenant');
+      const { rows } = (await ask(`/api/events/${id}`)).json as { rows: { id: string }[] };
+      const give = () => act('give-up', { ids: [rows[0]!.id], reason: 'of mine' });
+      mayDo = (asked, _source, tenant) => asked === 'view' || tenant === 'acme';
+      const foreign = await give();
+      const unknown = await act('give-up', { ids: [randomUUID()], reason: 'of mine' });
+      expect([foreign.status, foreign.json]).toEqual([unknown.status, unknown.json]);
+      mayDo = (asked, source, tenant) => asked === 'view' || (source === 'awardee' && tenant === '');
+      expect((await give()).status).toBe(200);
+      mayDo = () => true;
+    });
+
+    it('refuses a place in a list that no list has given out', async () => {
+      const places = [
+        'garbage',
+        '["2026","00000000-0000-7000-8000-000000000000"]',
+        '["1","00000000-0000-7000-8000-000000000000"]',
+        '["+275760-09-13T00:00:00Z","00000000-0000-7000-8000-000000000000"]',
+      ];
+      for (const place of places)
+        for (const list of ['events', 'dead'])
+          expect([
+            place,
+            (await ask(`/api/${list}?q=source:awardee&after=${Buffer.from(place).toString('base64url')}`))
+              .status,
+          ]).toEqual([place, 400]);
     });
 
     it('leaves out of every list what a person may not see', async () => {

@@ -365,7 +365,22 @@ describe('the operator', () => {
         const { rows: items, next } = await inspector.deadGroup(one!, after, 1);
         return { items: items.map(({ id }) => id), next };
       });
+      // More rows of two rare states than one page reads, and few that match.
+      await database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
+        SELECT gen_random_uuid(), 'effect', 'many', s, CASE s WHEN 'dead' THEN now() END, 'permanent-error',
+               CASE i % 500 WHEN 0 THEN 'wanted' ELSE 'paged' END
+          FROM generate_series(1, 7000) i, unnest(ARRAY['dead', 'parked']) s`);
+      const found = async (filter: string) =>
+        all(async (after) => {
+          const { effects: items, next } = await inspector.effects(filter, after);
+          return { items: items.map(({ id }) => id), next };
+        });
+      const wanted = await found('state:dead,parked error:wanted');
+      const wantedDead = await found('state:dead error:wanted');
+      await database.query(`DELETE FROM webhook_outbox WHERE name = 'many'`);
       await database.query(`DELETE FROM webhook_outbox WHERE error = 'paged'`);
+      expect([wanted.length, new Set(wanted).size, wantedDead.length]).toEqual([28, 28, 14]);
       expect([groups.length, new Set(groups).size]).toEqual([130, 130]);
       expect([effects.length, new Set(effects).size]).toEqual([130, 130]);
       expect(rows).toHaveLength(1);

@@ -496,8 +496,14 @@ describe('attempts', () => {
       [1, 'decided', null],
       [2, 'done', null],
     ]);
-    // The person's decision is that row's end.
+    // A decision to try again is no end, and a late result may come after it. A decision that it is done is that row's end.
     await database.query(`UPDATE webhook_outbox SET attempt = 1 WHERE id = $1`, [done]);
+    await database.query(`UPDATE webhook_attempt SET reason = 'retry' WHERE outbox_id = $1`, [done]);
+    expect(await of(done)).toEqual([
+      [1, 'decided', null],
+      [1, 'done', null],
+    ]);
+    await database.query(`UPDATE webhook_attempt SET reason = 'done' WHERE outbox_id = $1`, [done]);
     expect(await of(done)).toEqual([[1, 'decided', null]]);
     await database.query(`UPDATE webhook_outbox SET state = 'erased' WHERE id = $1`, [done]);
     expect(await of(done)).toEqual([

@@ -189,6 +189,11 @@ describe('a replay', () => {
       `UPDATE webhook_outbox SET state = 'pending', settled_at = NULL`,
       'has not ended yet',
     ],
+    [
+      'a handler that a person has parked',
+      `UPDATE webhook_outbox SET state = 'parked', reason = 'by-person', settled_at = NULL WHERE kind = 'handler'`,
+      'decide about it first',
+    ],
   ])('is refused for %s, with the reason, and changes nothing', async (_, sql, reason) => {
     await start();
     await inbox.deliver('1');

@@ -82,6 +82,9 @@ export class ReplayPlanner {
       return refusal(key, stored.id, `no handler of source '${source}' matches '${stored.type}'`);
     const busy = handlerRows.find((row) => row.state === 'pending');
     if (busy !== undefined) return refusal(key, stored.id, `'${busy.name}' has not ended yet`);
+    const parked = handlerRows.find((row) => row.state === 'parked');
+    if (parked !== undefined)
+      return refusal(key, stored.id, `'${parked.name}' is parked: decide about it first`);
     const again = new Set(run.map(({ rowId }) => rowId));
     const isNamed = ({ name }: EventRow) => refire.includes(this.registry.effect(name)?.name ?? name);
     const isRefired = (row: EventRow): boolean => {

@@ -111,7 +111,7 @@ export const REPEATED_SUCCESSES =
  * a refused run ended the row, that end belongs to no attempt.
  */
 const ATTEMPTS = `
-  SELECT * FROM (
+  SELECT * FROM (SELECT * FROM (
     SELECT outbox_id AS "outboxId", attempt, begun_at AS "begunAt", ended_at AS "endedAt", outcome, reason, error, place, instance,
            host, build, ended_by AS by, why
       FROM webhook_attempt WHERE outbox_id = ANY($1::uuid[])
@@ -123,6 +123,8 @@ const ATTEMPTS = `
      WHERE o.id = ANY($1::uuid[])
        AND (o.state IN ('done', 'superseded', 'cancelled', 'erased', 'handed') OR o.state = 'pending' AND o.leased_by IS NOT NULL)
        AND NOT EXISTS (SELECT FROM webhook_attempt a WHERE a.outbox_id = o.id AND a.attempt = o.attempt
-                          AND o.state <> 'erased' AND a.outcome IN ('decided', 'cancelled', 'refused', 'done') OFFSET 0)
+                          AND (a.outcome = o.state OR a.outcome = 'decided' AND a.reason = o.state
+                               OR a.outcome = 'refused' AND o.state IN ('done', 'superseded')) OFFSET 0)
   ) attempts
-   ORDER BY "endedAt" NULLS LAST, attempt LIMIT 1000`;
+   ORDER BY "endedAt" DESC NULLS FIRST, attempt DESC LIMIT 1000) newest
+   ORDER BY "endedAt" NULLS LAST, attempt`;

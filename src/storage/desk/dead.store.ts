@@ -107,6 +107,19 @@ export class DeadStore {
     return group;
   }
 
+  /** Sources and tenants of all rows of a group. */
+  async owners(
+    manager: EntityManager,
+    fingerprint: string,
+  ): Promise<{ source: string | null; tenant: string | null }[]> {
+    const p = new Parameters();
+    return query(
+      manager,
+      `WITH ${deadRows({ tests: [] }, p)} SELECT DISTINCT source, tenant FROM dead WHERE fingerprint = ${p.add(fingerprint)}`,
+      p.values,
+    );
+  }
+
   /** Sources and tenants of the dead rows that are read. */
   async scopes(manager: EntityManager): Promise<{ source: string; tenant: string }[]> {
     return query(

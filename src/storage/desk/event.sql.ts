@@ -129,11 +129,14 @@ const ROW = `
   o.id, o.parent_id AS "parentId", o.kind, o.name, o.key, o.state, o.attempt, o.attempt_base AS "attemptBase", o.lost,
   o.created_at AS "createdAt", CASE WHEN o.leased_by IS NULL THEN o.due_at ELSE o.lease_until END AS "dueAt", o.settled_at AS "settledAt", o.leased_by AS "leasedBy", o.reason, o.error, o.place`;
 
+/** Where there are more than may be shown, those that have ended well are left out. */
 export const EVENT_ROWS = `
-  SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"
-    FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
-   WHERE o.id = ANY (webhook_rows_of($1, $2, $3))
-   ORDER BY o.created_at, o.id LIMIT 500`;
+  SELECT * FROM (
+    SELECT ${ROW}, left(d.result, 4000) AS result, octet_length(d.payload) AS "payloadBytes"
+      FROM webhook_outbox o LEFT JOIN webhook_outbox_data d ON d.outbox_id = o.id
+     WHERE o.id = ANY (webhook_rows_of($1, $2, $3))
+     ORDER BY o.kind = 'handler' DESC, o.state IN ('dead', 'parked', 'pending', 'handed') DESC, o.created_at, o.id LIMIT 500) shown
+   ORDER BY "createdAt", id`;
 
 export const CONFLICTS = `
   SELECT k.kind, encode(k.body_sha256, 'hex') AS sha256, k.deliveries, k.first_at AS "firstAt", k.last_at AS "lastAt", k.headers,
@@ -157,7 +160,10 @@ export function effects(filter: ListFilter, limit: number, scan: number, before?
   const most = p.add(scan);
   const candidates = states
     ? states
-        .map((one) => `(SELECT * FROM ${rowsIn(one)} WHERE kind = 'effect' AND ${range} LIMIT ${most})`)
+        .map(
+          (one) =>
+            `(SELECT * FROM ${rowsIn(one)} WHERE kind = 'effect' AND ${range} ORDER BY id DESC LIMIT ${most})`,
+        )
         .join(' UNION ALL ')
     : `SELECT * FROM webhook_outbox WHERE ${range} ORDER BY id DESC LIMIT ${most}`;
   const asked = conditionsOf(filter, ROW_COLUMNS, { time: 'o.created_at', source: 'o.source' }, p);
@@ -172,14 +178,16 @@ export function effects(filter: ListFilter, limit: number, scan: number, before?
   };
 }
 
-/** The last row that a page of effects has read; none when it has read all. */
-export function effectsEnd(scan: number, before?: string): Walk {
+/** The last row that a page of effects has read, of all states alike; none when it has read all. */
+export function effectsEnd(filter: ListFilter, scan: number, before?: string): Walk {
   const p = new Parameters();
   const range = before === undefined ? 'true' : `id < ${p.add(before)}::uuid`;
-  return {
-    text: `SELECT id FROM webhook_outbox WHERE ${range} ORDER BY id DESC OFFSET ${p.add(scan - 1)} LIMIT 1`,
-    parameters: p.values,
-  };
+  const nth = p.add(scan - 1);
+  const endIn = (rows: string, where: string) =>
+    `(SELECT id FROM ${rows} WHERE ${where} ORDER BY id DESC OFFSET ${nth} LIMIT 1)`;
+  const ends = rareStates(filter)?.map((one) => endIn(rowsIn(one), `kind = 'effect' AND ${range}`));
+  const all = ends?.join(' UNION ALL ') ?? endIn('webhook_outbox', range);
+  return { text: `SELECT id FROM (${all}) ends ORDER BY id DESC LIMIT 1`, parameters: p.values };
 }
 
 export const SOURCES = `

@@ -142,9 +142,10 @@ export class SearchStore {
   ): Promise<{ readonly effects: EffectRow[]; readonly next?: string }> {
     const rows = await run<EffectRow>(manager, effects(filter, limit, SCAN_ROWS, before));
     if (rows.length === limit) return { effects: rows, next: rows.at(-1)!.id };
-    if (rareStates(filter) !== undefined) return { effects: rows };
-    const [end] = await run<{ id: string }>(manager, effectsEnd(SCAN_ROWS, before));
-    return end === undefined ? { effects: rows } : { effects: rows, next: end.id };
+    const [end] = await run<{ id: string }>(manager, effectsEnd(filter, SCAN_ROWS, before));
+    if (end === undefined) return { effects: rows };
+    // One state was read no further than to there, and another to its end.
+    return { effects: rows.filter(({ id }) => id >= end.id), next: end.id };
   }
 
   /** Source and tenant of claims and of outbox rows, by our ids. */
