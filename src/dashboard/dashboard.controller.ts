@@ -103,7 +103,7 @@ export function dashboardController(
         for (const action of DASHBOARD_ACTIONS)
           if (this.offers(action) && (await rights.mayAnywhere(action, sources))) can.push(action);
         const meta = {
-          ...this.lists.meta(),
+          ...(await this.lists.meta(rights)),
           sources: (await rights.visible(sources)) ?? sources,
           seesAll: await rights.may('view'),
           readOnly,

@@ -8,6 +8,7 @@ import { MAX_AT_ONCE } from '../operator/replay/bulk.options.js';
 import { Operator } from '../operator/operator.js';
 import { Stats } from '../operator/stats.js';
 import { contentOf, type Content } from './content.js';
+import { DASHBOARD, type ResolvedDashboard } from './dashboard.options.js';
 import { Refused } from './faults.js';
 import { QUERY, read } from './input.js';
 import type { Rights } from './rights.js';
@@ -19,20 +20,28 @@ const FINGERPRINT = /^[0-9a-f]{32}$/;
 export class DashboardLists {
   constructor(
     @Inject(WEBHOOKS_OPTIONS) private readonly options: ResolvedOptions,
+    @Inject(DASHBOARD) private readonly dashboard: ResolvedDashboard,
     private readonly inspector: Inspector,
     private readonly stats: Stats,
     private readonly operator: Operator,
   ) {}
 
   /** Facts that the page reads once. */
-  meta() {
+  async meta(rights: Rights) {
     return {
+      // Of no one source: a person who replays an event chooses among them.
       effects: this.inspector.effectNames(),
-      filterKeys: filterKeys(this.inspector.searchPaths()),
+      filterKeys: filterKeys(this.inspector.searchPaths(await this.searchable(rights))),
       keepsRejections: this.options.keepRejectionsMs > 0,
       maxAtOnce: MAX_AT_ONCE,
       now: Date.now(),
     };
+  }
+
+  /** Sources whose payloads may be searched: a hit tells that a payload has the value. */
+  private async searchable(rights: Rights): Promise<readonly string[] | undefined> {
+    if (this.dashboard.payloads === 'hidden') return [];
+    return rights.visible(this.sources(), 'reveal');
   }
 
   /** Configured sources. */
@@ -67,8 +76,9 @@ export class DashboardLists {
 
   private async filtered(name: FilteredList, query: unknown, rights: Rights): Promise<unknown> {
     const { q, after, zone } = read(QUERY[name], query, 'query');
-    const look: ListView = { zone, visible: await rights.visible(this.sources()) };
-    const unknown = this.inspector.unknownNames(q, name);
+    const visible = await rights.visible(this.sources());
+    const look: ListView = { zone, visible, searchable: await this.searchable(rights) };
+    const unknown = this.inspector.unknownNames(q, name, look);
     const hints = unknown.length > 0 ? { hints: unknown } : {};
     switch (name) {
       case 'events': {

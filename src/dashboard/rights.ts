@@ -41,10 +41,12 @@ export class Rights {
     return (await this.allowed(action, sources)).length > 0;
   }
 
-  /** The sources of these that may be seen. Undefined when all may be seen, also sources that are not configured. */
-  async visible(sources: readonly string[]): Promise<readonly string[] | undefined> {
-    const seen = await this.allowed('view', sources);
-    return seen.length === sources.length && (await this.may('view')) ? undefined : seen;
+  /** The sources of these that may be seen, or revealed as well. Undefined when all may be, also sources that are not configured. */
+  async visible(sources: readonly string[], also?: DashboardAction): Promise<readonly string[] | undefined> {
+    let seen = await this.allowed('view', sources);
+    if (also !== undefined) seen = await this.allowed(also, seen);
+    const all = seen.length === sources.length && (await this.may('view'));
+    return all && (also === undefined || (await this.may(also))) ? undefined : seen;
   }
 
   /** Of these rows those that may be seen, by source and tenant. */

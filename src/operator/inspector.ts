@@ -60,6 +60,8 @@ export interface ListView {
   readonly zone?: string | undefined;
   /** Sources to show; others are left out. @default all */
   readonly visible?: readonly string[] | undefined;
+  /** Sources whose payloads may be searched. @default all */
+  readonly searchable?: readonly string[] | undefined;
   /** Pairs of source and tenant to show. @default all */
   readonly pairs?: readonly TenantOfSource[] | undefined;
 }
@@ -102,27 +104,39 @@ export class Inspector {
     });
   }
 
-  private parsed(filter: string, list: FilteredList, { zone, visible, pairs }: ListView): ListFilter {
+  private parsed(
+    filter: string,
+    list: FilteredList,
+    { zone, visible, searchable, pairs }: ListView,
+  ): ListFilter {
+    const parsed = parseFilter(filter, list, zone, undefined, this.searchPaths(searchable));
+    // A hit tells that a payload has the value.
+    const shown = parsed.tests.some(({ key }) => key === 'payload') ? (searchable ?? visible) : visible;
     return {
-      ...parseFilter(filter, list, zone, undefined, this.searchPaths()),
-      ...(visible ? { visible } : {}),
+      ...parsed,
+      ...(shown ? { visible: shown } : {}),
       ...(pairs ? { pairs } : {}),
     };
   }
 
-  /** Paths of payloads by which events are found. */
-  searchPaths(): string[] {
-    return [...new Set([...this.options.sources.values()].flatMap(({ searchPaths }) => searchPaths))];
+  /** Paths of payloads by which events are found, of some sources. @default all sources */
+  searchPaths(of: readonly string[] = [...this.options.sources.keys()]): string[] {
+    return [...new Set(of.flatMap((name) => this.options.sources.get(name)?.searchPaths ?? []))];
   }
 
-  /** Names in a filter that nothing has, each with the nearest that something has. Stored rows may have them all the same. */
-  unknownNames(filter: string, list: FilteredList): string[] {
+  /**
+   * Names in a filter that nothing has, each with the nearest that something has. Stored rows may have them all the same. Names that
+   * belong to no visible source are not told.
+   */
+  unknownNames(filter: string, list: FilteredList, { visible, searchable }: ListView = {}): string[] {
+    const sources = visible ?? [...this.options.sources.keys()];
+    const handlers = [...this.registry.handlers()].filter(([, { source }]) => sources.includes(source));
     const known: Readonly<Record<string, readonly string[]>> = {
-      source: [...this.options.sources.keys()],
-      handler: [...this.registry.handlers().keys()],
+      source: sources,
+      handler: handlers.map(([name]) => name),
       effect: this.effectNames(),
     };
-    return parseFilter(filter, list, undefined, undefined, this.searchPaths()).tests.flatMap(
+    return parseFilter(filter, list, undefined, undefined, this.searchPaths(searchable)).tests.flatMap(
       ({ key, values }) =>
         values
           .filter((value) => known[key] && !value.endsWith('*') && !known[key].includes(value))

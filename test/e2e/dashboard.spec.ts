@@ -531,6 +531,28 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
       mayDo = () => true;
     });
 
+    it('names no source in a hint that a person may not see, and searches no payload that may not be revealed', async () => {
+      const { headers, body } = awardee('found-by-value', 'grant.made', { data: { customer: 'cus_9' } });
+      await app.get(Inbox).receive('awardee', { headers, rawBody: body });
+      const hints = async (q: string) => (await ask(`/api/events?q=${q}`)).json['hints'];
+      const found = async () =>
+        ((await ask('/api/events?q=data.customer:cus_9')).json['events'] as unknown[]).length;
+      const keys = async () => (await ask('/api/meta')).json['filterKeys'];
+      expect([await found(), await keys()]).toEqual([
+        1,
+        expect.objectContaining({ events: expect.objectContaining({ 'data.customer': expect.anything() }) }),
+      ]);
+      mayDo = (_, source) => source === 'stripe';
+      expect(await hints('source:awarde')).toEqual([expect.not.stringContaining('awardee')]);
+      expect(await hints('handler:awardee/DeskHandlers.grnt')).toEqual([
+        expect.not.stringContaining('did you mean'),
+      ]);
+      mayDo = (asked, source) => asked !== 'reveal' || source === 'stripe';
+      expect(await found()).toBe(0);
+      expect(JSON.stringify(await keys())).not.toContain('data.customer');
+      mayDo = () => true;
+    });
+
     it('refuses a place in a list that no list has given out', async () => {
       const places = [
         'garbage',
@@ -696,6 +718,7 @@ describe.each(ADAPTERS)('the dashboard on %s', (adapter) => {
         expect(can).toContain('erase');
         expect(can).not.toContain('forward');
         expect(can).not.toContain('reveal');
+        expect((await ask('/api/events?q=data.customer:cus_9')).json['events']).toEqual([]);
         const events = [{ source: 'awardee', tenant: '', eventId: 'denied' }];
         const forward = { events, url: 'https://example.com', reason: 'to see' };
         expect((await act('forward', forward)).status).toBe(404);

@@ -57,6 +57,7 @@ export class DeskHandlers {
 
 export const deskSources = {
   awardee: hmac({
+    searchPaths: ['data.customer'],
     secrets: [AWARDEE_SECRET],
     signatureHeader: 'X-Awardee-Signature',
     idHeader: 'X-Awardee-Delivery',
