@@ -78,7 +78,9 @@ async function ask(path: string, timeoutMs: number, init: RequestInit = {}): Pro
 
 async function answered(response: Response): Promise<Response> {
   const { status } = response;
-  const isOurs = response.headers.has('x-content-type-options') || status >= 400;
+  // A login page may be answered 200, and with the same security headers.
+  const isPage = response.headers.get('content-type')?.startsWith('text/html') === true;
+  const isOurs = (response.headers.has('x-content-type-options') && !isPage) || status >= 400;
   if (response.type === 'opaqueredirect' || status === 401 || (response.ok && !isOurs))
     throw new ApiError('signed-out', 'Your session ended. Sign in again; your input stays here.', status);
   if (response.ok) return response;
@@ -172,15 +174,16 @@ export const api = {
   download: async (what: { event: string } | { effect: string }) => (await post('download', what)).blob(),
   previewReplay: (events: EventKey[], refire: string[], newEffects: NewEffects) =>
     act<{ plans: ReplayPlan[] }>('replay-preview', { events, refire, newEffects }),
-  replay: (events: EventKey[], refire: string[], newEffects: NewEffects, reason: string) =>
-    act<ReplayReport>('replay', { events, refire, newEffects, reason }),
+  /** @param id of this act: asked for again after a lost answer, it does nothing twice */
+  replay: (events: EventKey[], refire: string[], newEffects: NewEffects, reason: string, id: string) =>
+    act<ReplayReport>('replay', { events, refire, newEffects, reason, id }),
   findGaps: (source: string, reason: string) =>
     act<{ seen: number; claimed: number }>('find-gaps', { source, reason }),
   forward: (
     events: EventKey[],
     url: string,
     reason: string,
-    more: { secret?: string | undefined; body?: string | undefined },
+    more: { id: string; secret?: string | undefined; body?: string | undefined },
   ) => act<ForwardReport>('forward', { events, url, reason, ...more }),
   park: (ids: string[], reason: string) => act<{ parked: string[] }>('park', { ids, reason }),
   decide: (id: string, decision: 'retry' | 'done' | 'dead', reason: string) =>
@@ -190,6 +193,15 @@ export const api = {
   pause: (kind: Pause['kind'] | 'destination', name: string, paused: boolean, reason: string) =>
     act<{ changed: boolean }>('pause', { kind, name, paused, reason }),
 };
+
+/** A random id. `crypto.randomUUID` is missing where the page is served without TLS. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
 
 /** Keys of the newest events that a filter finds, `max` at most; the oldest first, so that what is done to them is done as they came. */
 export async function collectEvents(filter: string, max: number): Promise<EventKey[]> {

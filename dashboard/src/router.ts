@@ -11,7 +11,8 @@ export function routeOf(hash: string): Route {
   const [path = '', search = ''] = hash.replace(/^#\/?/, '').split('?', 2);
   const parts = path.split('/').map(decoded);
   const [screen = '', id] = parts;
-  if (parts.includes(undefined) || parts.length > 2) return { screen: 'malformed', id: undefined, query: {} };
+  if (parts.includes(undefined) || parts.length > 2 || (screen === 'event' && !id))
+    return { screen: 'malformed', id: undefined, query: {} };
   return {
     screen: screen === '' ? 'overview' : screen,
     id: id === '' ? undefined : id,

@@ -294,6 +294,7 @@ export interface ReplayReport {
 }
 export interface ForwardReport {
   forwarded: number;
+  skipped: number;
   failed: { event: { eventId: string }; why: string }[];
   refused: { event: { eventId: string }; why: string }[];
   gaveUp: boolean;

@@ -144,13 +144,17 @@ export class DashboardActions {
       }
       case 'replay': {
         const input = read(ACTION_INPUT.replay, body, name);
-        return this.operator.replay(input.events, input.refire, deed(input), input.newEffects);
+        return this.operator.replay(input.events, input.refire, deed(input), input.newEffects, input.id);
       }
       case 'forward': {
         const input = read(ACTION_INPUT.forward, body, name);
-        const { events, url, secret, scheme: options, body: edited } = input;
+        const { events, url, secret, scheme: options, body: edited, id } = input;
         const sign = secret === undefined ? undefined : { secret, ...(options && { options }) };
-        return this.operator.forward(events, url, this.options.forward, deed(input), { sign, body: edited });
+        return this.operator.forward(events, url, this.options.forward, deed(input), {
+          sign,
+          body: edited,
+          ...(id !== undefined && { id }),
+        });
       }
       case 'park': {
         const input = read(ACTION_INPUT.park, body, name);

@@ -45,7 +45,7 @@ export const ACTION_INPUT = {
     reason: text(1_000).default(''),
   }),
   'replay-preview': z.strictObject({ events, refire, newEffects }),
-  replay: z.strictObject({ events, refire, newEffects, reason }),
+  replay: z.strictObject({ events, refire, newEffects, reason, id: uuid.optional() }),
   forward: z.strictObject({
     events,
     url: text(2_000),
@@ -53,6 +53,7 @@ export const ACTION_INPUT = {
     secret: text(10_000).optional(),
     scheme: z.record(z.string(), z.unknown()).optional(),
     body: text(1_000_000).optional(),
+    id: uuid.optional(),
   }),
   park: z.strictObject({ ids: z.array(uuid).min(1).max(MAX_AT_ONCE), reason }),
   decide: z.strictObject({ id: uuid, decision: z.enum(['retry', 'done', 'dead']), reason }),

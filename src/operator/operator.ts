@@ -118,9 +118,10 @@ export class Operator {
     refire: readonly string[],
     decider: Decider,
     newEffects: NewEffects = 'refuse',
+    id?: string,
   ): Promise<ReplayReport> {
     capped(events.length);
-    return this.replays.run({ events }, { ...decider, refire, newEffects });
+    return this.replays.run({ events }, { ...decider, refire, newEffects, ...(id !== undefined && { id }) });
   }
 
   /**
@@ -133,10 +134,11 @@ export class Operator {
     url: string,
     allow: ForwardOptions['allow'],
     decider: Decider,
-    { sign, body }: Pick<ForwardOptions, 'sign' | 'body'> = {},
+    { sign, body, id }: Pick<ForwardOptions, 'sign' | 'body' | 'id'> = {},
   ): Promise<ForwardReport> {
     capped(events.length);
-    return this.replays.forward({ events }, url, { ...decider, allow, sign, body });
+    const options = { ...decider, allow, sign, body, ...(id !== undefined && { id }) };
+    return this.replays.forward({ events }, url, options);
   }
 
   /** Parks pending rows that no instance runs, until a person decides. Returns the ids of those that it parked. */

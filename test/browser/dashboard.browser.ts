@@ -689,6 +689,39 @@ describe('the page in a browser', () => {
     await database.query(`DELETE FROM webhook_outbox WHERE name = 'gone'`);
   });
 
+  it('does nothing twice where an answer was lost, and says when a click could not be followed', async () => {
+    const sink = await FakeSink.start();
+    for (const id of ['lost-1', 'lost-2']) await send('awardee', awardee(id, 'hostile', {}));
+    await open('events?q=id:lost-*');
+    await page.locator('a.row-link').nth(1).waitFor();
+    await page.getByRole('button', { name: 'Forward these…' }).click();
+    await page.getByLabel('URL').fill(`${sink.origin}/hook`);
+    await page.getByLabel(/Why/).fill('to see');
+    let isLost = true;
+    await page.route('**/api/actions/forward', async (route) => {
+      const response = await route.fetch();
+      if (!isLost) return route.fulfill({ response });
+      isLost = false;
+      return route.abort('connectionreset');
+    });
+    await page.getByRole('button', { name: 'Forward', exact: true }).click();
+    await page.getByRole('alert').getByText('The server cannot be reached').waitFor();
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByText('2 events forwarded.').waitFor();
+    expect(sink.requests).toHaveLength(2);
+    await page.unroute('**/api/actions/forward');
+    await sink.stop();
+    await open('events?q=id:lost-*');
+    await page.getByRole('checkbox', { name: 'Select all rows shown' }).check();
+    await page.route('**/api/events?*', (route) => route.abort('connectionrefused'));
+    await page.getByRole('button', { name: 'Select all that match' }).click();
+    await page.getByRole('alert').getByText('The server cannot be reached').first().waitFor();
+    await page.unroute('**/api/events?*');
+    await page.goto(`${url}#/event/`);
+    await page.getByText('This address is malformed').waitFor();
+    faults = [];
+  });
+
   it('shows times in the zone that it names, and filters by it', async () => {
     await newPage({ timezoneId: 'America/New_York' });
     await open('events');

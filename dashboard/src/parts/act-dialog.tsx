@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, type NotRevived } from '../api.ts';
+import { ApiError, newId, type NotRevived } from '../api.ts';
 import { plural } from '../format.ts';
 import { Outcome } from './outcome.tsx';
 import { Dialog, SignIn } from './ui.tsx';
@@ -190,7 +190,7 @@ export async function* inParts<T>(
   items: readonly T[],
   size: number,
   act: (part: T[]) => Promise<number>,
-  progress: Progress = { at: 0, effective: 0 },
+  progress: Omit<Progress, 'id'> = { at: 0, effective: 0 },
 ): AsyncGenerator<{ done: number }, number> {
   while (progress.at < items.length) {
     progress.effective += await act(items.slice(progress.at, progress.at + size));
@@ -202,12 +202,14 @@ export async function* inParts<T>(
 
 /** How far an action in parts has come. */
 export interface Progress {
+  /** Of the act. Asked for again under it, nothing is done twice. */
+  readonly id: string;
   at: number;
   effective: number;
 }
 
 export function useProgress(): Progress {
-  return useRef<Progress>({ at: 0, effective: 0 }).current;
+  return useRef<Progress>({ id: newId(), at: 0, effective: 0 }).current;
 }
 
 /** The result of a revival. The first row that could not be revived gives the reason. */

@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks';
-import { api, collectEvents, type EventKey } from '../api.ts';
+import { api, collectEvents, newId, type EventKey } from '../api.ts';
 import { useCan, useMeta } from '../app-context.ts';
 import { count, plural } from '../format.ts';
 import { useQuery } from '../use-query.ts';
@@ -32,7 +32,7 @@ export function ForwardDialog(props: {
     const content = await api.reveal({ event: id }).catch(() => undefined);
     setBody(content?.encoding === 'utf8' && !content.cut ? content.text : '');
   };
-  const sofar = useRef({ at: 0, forwarded: 0, not: [] as string[] }).current;
+  const sofar = useRef({ id: newId(), at: 0, forwarded: 0, not: [] as string[] }).current;
   const events = found.data;
   if (events === undefined) {
     return (
@@ -53,10 +53,12 @@ export function ForwardDialog(props: {
         // After a failure the next run goes on with the part that failed.
         while (sofar.at < events.length) {
           const report = await api.forward(events.slice(sofar.at, sofar.at + PART), url, reason, {
+            id: sofar.id,
             secret: secret || undefined,
             body,
           });
-          sofar.forwarded += report.forwarded;
+          // Those whose answer was lost are skipped the second time.
+          sofar.forwarded += report.forwarded + report.skipped;
           sofar.not.push(
             ...[...report.failed, ...report.refused].map((one) => `${one.event.eventId}: ${one.why}`),
           );

@@ -60,9 +60,9 @@ export function ReplayDialog(props: {
           events,
           PART,
           async (part) => {
-            const report = await api.replay(part, refire, newEffects, reason);
+            const report = await api.replay(part, refire, newEffects, reason, progress.id);
             refused += report.refused.length;
-            return report.replayed;
+            return report.replayed + report.skipped;
           },
           progress,
         );

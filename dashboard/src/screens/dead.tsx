@@ -8,13 +8,14 @@ import { PlaceOf, Spark } from '../parts/history.tsx';
 import { Paged } from '../parts/more.tsx';
 import { GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { Bulk, Table, type Column } from '../parts/table.tsx';
-import { Empty, Facts, Foreign, Hints, PageHead, Panel, State, When } from '../parts/ui.tsx';
+import { Empty, Facts, Fault, Foreign, Hints, PageHead, Panel, State, When } from '../parts/ui.tsx';
 import { count, plural } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { DeadGroup, DeadRow } from '../types.ts';
 import { usePages, type Page } from '../use-pages.ts';
 import { reloadAll } from '../use-query.ts';
-import { useSelection } from '../use-selection.ts';
+import { useAttempt } from '../use-attempt.ts';
+import { useChosen, useSelection } from '../use-selection.ts';
 import { zoneName } from '../zone.ts';
 import { eventLink } from './event.tsx';
 
@@ -110,7 +111,8 @@ function Group({ fingerprint }: { fingerprint: string }) {
   const select = useSelection(fingerprint);
   const group = pages.first.data?.group;
   const all = pages.items;
-  const chosen = all.filter(({ id }) => select.chosen.has(id));
+  const [fault, attempt] = useAttempt();
+  const chosen = useChosen(select, all);
   const close = () => (setDoing(undefined), reloadAll());
   /** Every row of the group, and not those alone that are shown. */
   const act = async (what: 'revive' | 'give-up') =>
@@ -142,12 +144,12 @@ function Group({ fingerprint }: { fingerprint: string }) {
           </button>
         )}
         {canGiveUp && all.length > 0 && group?.reason !== 'given-up' && (
-          <button type="button" onClick={() => void act('give-up')}>
+          <button type="button" onClick={() => attempt(() => act('give-up'))}>
             Give up {count(group?.count ?? all.length)}…
           </button>
         )}
         {canRevive && all.length > 0 && (
-          <button type="button" class="primary" onClick={() => void act('revive')}>
+          <button type="button" class="primary" onClick={() => attempt(() => act('revive'))}>
             Revive {count(group?.count ?? all.length)}…
           </button>
         )}
@@ -177,7 +179,8 @@ function Group({ fingerprint }: { fingerprint: string }) {
           )}
         </Panel>
       )}
-      <Bulk select={select} noun="row" onAll={() => void pickAll()}>
+      {fault && <Fault error={fault} />}
+      <Bulk select={select} noun="row" onAll={() => attempt(pickAll)}>
         {canRevive && (
           <button type="button" onClick={() => setDoing({ what: 'revive', rows: chosen })}>
             Revive selected…

@@ -9,12 +9,13 @@ import { Paged } from '../parts/more.tsx';
 import { PauseButton } from '../parts/pause-button.tsx';
 import { CancelDialog, GiveUpDialog, ReviveDialog } from '../parts/revive-dialog.tsx';
 import { Bulk, Table, type Column } from '../parts/table.tsx';
-import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
+import { Empty, Fault, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
 import { href, type Route } from '../router.ts';
 import type { Effect } from '../types.ts';
 import { usePages, type Page } from '../use-pages.ts';
 import { reloadAll } from '../use-query.ts';
-import { useSelection } from '../use-selection.ts';
+import { useAttempt } from '../use-attempt.ts';
+import { useChosen, useSelection } from '../use-selection.ts';
 import { zoneName } from '../zone.ts';
 import { eventLink, isCallable } from './event.tsx';
 
@@ -46,7 +47,8 @@ export function Effects({ route }: { route: Route }) {
     10_000,
   );
   const select = useSelection(q);
-  const chosen = pages.items.filter(({ id }) => select.chosen.has(id));
+  const [fault, attempt] = useAttempt();
+  const chosen = useChosen(select, pages.items);
   const parked = chosen.filter(({ state }) => state === 'parked');
   const waiting = chosen.filter(isCallable);
   const dead = chosen.filter(({ state }) => state === 'dead');
@@ -115,7 +117,8 @@ export function Effects({ route }: { route: Route }) {
       />
       <Destinations />
       <Hints of={pages.last?.hints} />
-      <Bulk select={select} noun="effect" onAll={() => void all()}>
+      {fault && <Fault error={fault} />}
+      <Bulk select={select} noun="effect" onAll={() => attempt(all)}>
         {can.decide && parked.length > 0 && (
           <button type="button" onClick={() => setDoing({ what: 'decide', rows: parked })}>
             Decide about {parked.length}…

@@ -7,12 +7,13 @@ import { ForwardDialog } from '../parts/forward-dialog.tsx';
 import { Paged } from '../parts/more.tsx';
 import { ReplayDialog } from '../parts/replay-dialog.tsx';
 import { Bulk, Table, type Column, type Selection } from '../parts/table.tsx';
-import { Empty, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
+import { Empty, Fault, Foreign, Hints, PageHead, State, When } from '../parts/ui.tsx';
 import { count, time } from '../format.ts';
 import { href, type Route } from '../router.ts';
 import type { EventPage, ListedEvent } from '../types.ts';
 import { usePages, type Page } from '../use-pages.ts';
-import { useSelection } from '../use-selection.ts';
+import { useAttempt } from '../use-attempt.ts';
+import { useChosen, useSelection } from '../use-selection.ts';
 import { zoneName } from '../zone.ts';
 
 type Doing = { what: 'replay' | 'forward'; events?: EventKey[] } | undefined;
@@ -37,7 +38,8 @@ export function Events({ route }: { route: Route }) {
   const canReplay = useCan('replay');
   const canForward = useCan('forward');
   const { items, last } = pages;
-  const chosen = items.filter(({ id }) => select.chosen.has(id));
+  const [fault, attempt] = useAttempt();
+  const chosen = useChosen(select, items);
   const keys = () => chosen.map(({ source, tenant, eventId }) => ({ source, tenant, eventId })).toReversed();
   const all = async () => {
     const found = await collect((after) => pageOf(q, after), maxAtOnce);
@@ -65,7 +67,8 @@ export function Events({ route }: { route: Route }) {
         onChange={(value) => (location.hash = href('events', { q: value }))}
       />
       <Hints of={last?.hints} />
-      <Bulk select={select} noun="event" onAll={() => void all()}>
+      {fault && <Fault error={fault} />}
+      <Bulk select={select} noun="event" onAll={() => attempt(all)}>
         {canReplay && (
           <button type="button" onClick={() => setDoing({ what: 'replay', events: keys() })}>
             Replay selected…

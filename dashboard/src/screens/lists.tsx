@@ -355,7 +355,12 @@ function Target({ row }: { row: AuditRow }) {
 
 export function targetLink({ action, target }: Pick<AuditRow, 'action' | 'target'>): string | undefined {
   if (action.startsWith('issue ')) return href(`dead/${target}`);
-  if (action === 'pause' || action === 'resume') return href('sources');
+  if (action === 'pause' || action === 'resume') {
+    const [kind, name] = target.split(' ', 2);
+    return kind === 'effect' || kind === 'destination'
+      ? href('effects', { q: `effect:${name}` })
+      : href('sources');
+  }
   if (action === 'verify again') return href('rejections', { q: `source:${target}` });
   const [id] = UUID.exec(target) ?? [];
   if (id !== undefined) return href('events', { q: `id:${id}` });
@@ -369,6 +374,15 @@ function outcomeText(outcome: Record<string, unknown> | null): string {
   if (outcome === null) return 'not known';
   return Object.entries(outcome)
     .filter(([name, value]) => name !== 'id' && value !== undefined)
-    .map(([name, value]) => `${name} ${String(value)}`)
+    .map(([name, value]) => `${name} ${valueText(value)}`)
     .join(', ');
+}
+
+/** Rows that were left out come with the reason of each. */
+function valueText(value: unknown): string {
+  if (Array.isArray(value)) return value.map(valueText).join('; ');
+  if (typeof value !== 'object' || value === null) return String(value);
+  return Object.entries(value)
+    .map(([name, one]) => (name === 'id' ? `${String(one).slice(0, 8)}…:` : valueText(one)))
+    .join(' ');
 }
