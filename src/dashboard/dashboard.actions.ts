@@ -163,14 +163,12 @@ export class DashboardActions {
       case 'decide': {
         const input = read(ACTION_INPUT.decide, body, name);
         const decided = await this.operator.decide(input.id, input.decision, deed(input));
-        const [other] = decided ? [] : await this.operator.whyNotDead([input.id]);
-        return { decided, ...(other && { why: other.why }) };
+        return decided ? { decided } : { decided, why: await this.operator.whyUnchanged(input.id) };
       }
       case 'cancel': {
         const input = read(ACTION_INPUT.cancel, body, name);
         const cancelled = await this.operator.cancel(input.id, deed(input));
-        const [other] = cancelled ? [] : await this.operator.whyNotDead([input.id]);
-        return { cancelled, ...(other && { why: other.why }) };
+        return cancelled ? { cancelled } : { cancelled, why: await this.operator.whyUnchanged(input.id) };
       }
       case 'erase': {
         const input = read(ACTION_INPUT.erase, body, name);

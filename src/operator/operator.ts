@@ -58,6 +58,11 @@ export class Operator {
     return this.revivals.whyNotDead(outboxIds);
   }
 
+  /** Why an action on a row has changed nothing, in one sentence: its state, and the person who acted on it last. */
+  async whyUnchanged(outboxId: string): Promise<string> {
+    return this.revivals.whyUnchanged(outboxId);
+  }
+
   /** The work that a revival would run, and the effects that stay done. Changes nothing. */
   async previewRevive(outboxIds: readonly string[]): Promise<RevivalPlan> {
     capped(outboxIds.length);

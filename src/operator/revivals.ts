@@ -49,6 +49,14 @@ const WHY_NOT: Readonly<Record<Exclude<OutboxState, 'dead'>, string>> = {
   handed: 'it is handed to an engine: its consumer reports how it ends',
 };
 
+const WHY_DEAD = 'it is dead: revive it instead';
+
+/** Undefined for a row that is dead. */
+function whyNot(state: OutboxState | undefined): string | undefined {
+  if (state === undefined) return NO_ROW;
+  return state === 'dead' ? undefined : WHY_NOT[state];
+}
+
 /** Gives dead rows new attempts, once the cause is gone, or gives them up. */
 @Injectable()
 export class Revivals {
@@ -87,8 +95,16 @@ export class Revivals {
     return (await this.notDead(outboxIds)).map(({ outboxId, why }) => ({ outboxId, why }));
   }
 
+  /** The same of any row, for an action that has changed nothing: its state, and the person who acted on it last. @internal */
+  async whyUnchanged(outboxId: string): Promise<string> {
+    checkInput(OUTBOX_ID, outboxId, 'outboxId');
+    const [found] = await this.notDead([outboxId], WHY_DEAD);
+    return found!.why;
+  }
+
   private async notDead(
     outboxIds: readonly string[],
+    whyDead?: string,
   ): Promise<(NotDead & { readonly row: Partial<DecidedRow> })[]> {
     const { manager } = this.dataSource;
     const ids = outboxIds.map((id) => id.toLowerCase());
@@ -96,10 +112,10 @@ export class Revivals {
     const deeds = await this.auditRows.lastDeeds(manager, ids);
     return outboxIds.flatMap((outboxId, at) => {
       const { state, ...row } = found.get(ids[at]!) ?? {};
-      if (state === 'dead') return [];
+      if (state === 'dead' && whyDead === undefined) return [];
       const deed = deeds.get(ids[at]!);
       const first = deed === undefined ? '' : ` (${deed.actor}: ${deed.action}, ${deed.at.toISOString()})`;
-      return [{ outboxId, why: `${state === undefined ? NO_ROW : WHY_NOT[state]}${first}`, row }];
+      return [{ outboxId, why: `${whyNot(state) ?? whyDead}${first}`, row }];
     });
   }
 

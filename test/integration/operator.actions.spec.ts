@@ -169,7 +169,10 @@ describe('what a person does', () => {
       ['decided', decision, ann.by],
       ...(decision === 'retry' ? [['done', null, null]] : []),
     ]);
-    expect(await operator.decide(charge.id, decision, ann)).toBe(false);
+    expect(await operator.decide(charge.id, decision, { ...ann, by: 'bob@example.com' })).toBe(false);
+    expect(await operator.whyUnchanged(charge.id)).toMatch(
+      new RegExp(`^it is ${decision === 'dead' ? 'dead' : 'done'}: .* \\(${ann.by}: parked ${decision}, `),
+    );
     expect(await lastAudit()).toMatchObject({ action: `parked ${decision}`, outcome: { decided: false } });
   });
 
@@ -218,8 +221,10 @@ describe('what a person does', () => {
     expect(attempts.filter(({ outboxId }) => outboxId === id)).toMatchObject([
       { outcome: 'cancelled', by: ann.by, why: ann.reason },
     ]);
-    expect(await operator.cancel(id, ann)).toBe(false);
+    const bob = { by: 'bob@example.com', reason: 'a second later' };
+    expect(await operator.cancel(id, bob)).toBe(false);
     expect(await operator.whyNotDead([id])).toMatchObject([{ why: expect.stringContaining('cancelled') }]);
+    expect(await operator.whyUnchanged(id)).toContain(`(${ann.by}: cancel, `);
     expect(world.sent).toEqual([]);
   });
 

@@ -555,6 +555,8 @@ describe('the audit', () => {
     await ended({ actor: 'bob', action: 'park', target: one }, { parked: 1 });
     await ended({ actor: 'eve', target: one }, { failed: 'no database' });
     await ended({ actor: 'eve', target: one }, { decided: false });
+    await ended({ actor: 'eve', target: one }, { cancelled: false });
+    await ended({ actor: 'eve', target: one }, { parked: 0 });
     await ended({ actor: 'eve', target: one }, { others: [{ outboxId: one, why: 'it is done' }] });
     await deed({ actor: 'eve', target: one });
     const deeds = await audit.lastDeeds(manager, [one, two, randomUUID()]);

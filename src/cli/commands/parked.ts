@@ -64,13 +64,9 @@ export const decide: Definition<object> = {
       return isParked ? undefined : EXIT.nothing;
     }
     const decided = await operator.decide(id, decision, deciderOf(options));
-    const [other] = decided ? [] : await operator.whyNotDead([id]);
-    out.answer({ id, decision, decided, ...(other && { why: other.why }) }, () =>
-      out.line(
-        decided
-          ? `It ${MEANING[decision]}.`
-          : `Nothing changed: ${other?.why ?? 'it is dead: revive it instead'}.`,
-      ),
+    const why = decided ? undefined : await operator.whyUnchanged(id);
+    out.answer({ id, decision, decided, ...(why !== undefined && { why }) }, () =>
+      out.line(decided ? `It ${MEANING[decision]}.` : `Nothing changed: ${why!}.`),
     );
     return decided ? undefined : EXIT.nothing;
   },
@@ -98,9 +94,9 @@ export const cancel: Definition<object> = {
       return isPending ? undefined : EXIT.nothing;
     }
     const cancelled = await operator.cancel(id, deciderOf(options));
-    const [other] = cancelled ? [] : await operator.whyNotDead([id]);
-    out.answer({ id, cancelled, ...(other && { why: other.why }) }, () =>
-      out.line(cancelled ? 'It is cancelled.' : `Nothing changed: ${other?.why ?? 'it is dead'}.`),
+    const why = cancelled ? undefined : await operator.whyUnchanged(id);
+    out.answer({ id, cancelled, ...(why !== undefined && { why }) }, () =>
+      out.line(cancelled ? 'It is cancelled.' : `Nothing changed: ${why!}.`),
     );
     return cancelled ? undefined : EXIT.nothing;
   },

@@ -97,7 +97,8 @@ const LAST_DEEDS = `
   SELECT DISTINCT ON (i.id) i.id, a.actor, a.action, a.at
     FROM (SELECT * FROM webhook_audit ORDER BY webhook_audit.id DESC LIMIT 500) a
     JOIN unnest($1::text[]) AS i(id) ON a.target = i.id OR a.detail -> 'ids' ? i.id
-   WHERE a.outcome IS NOT NULL AND NOT a.outcome ? 'failed' AND coalesce(a.outcome ->> 'decided', 'true') = 'true'
+   WHERE a.outcome IS NOT NULL AND NOT a.outcome ? 'failed'
+     AND NOT a.outcome @> ANY (ARRAY['{"decided": false}', '{"cancelled": false}', '{"parked": 0}']::jsonb[])
      AND NOT coalesce(a.outcome -> 'others' @> jsonb_build_array(jsonb_build_object('outboxId', i.id)), false)
    ORDER BY i.id, a.id DESC`;
 
