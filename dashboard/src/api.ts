@@ -146,7 +146,11 @@ export const api = {
   effects: (q: string, after?: string, signal?: AbortSignal) =>
     get<{ effects: Effect[]; next?: string }>('effects', { q, after, zone: zoneName() }, signal),
   dead: (q: string, after?: string, signal?: AbortSignal) =>
-    get<{ groups: DeadGroup[]; next?: string }>('dead', { q, after, zone: zoneName() }, signal),
+    get<{ groups: DeadGroup[]; next?: string; rowsLookedAt?: number }>(
+      'dead',
+      { q, after, zone: zoneName() },
+      signal,
+    ),
   deadRows: (fingerprint: string, after?: string, signal?: AbortSignal) =>
     get<DeadPage>(`dead/${fingerprint}`, { after }, signal),
   rejections: (q: string, after?: string, signal?: AbortSignal) =>

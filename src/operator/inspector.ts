@@ -200,13 +200,20 @@ export class Inspector {
     return [...this.registry.effects().keys()];
   }
 
-  /** Dead rows in groups of one error, those with the newest row first. @throws InputRefused for a wrong filter */
-  async deadGroups(filter = '', after?: string, look: ListView = {}): Promise<ListPage<'groups', DeadGroup>> {
+  /**
+   * Dead rows in groups of one error, those with the newest row first. `rowsLookedAt` where there are older dead rows that were not read.
+   * @throws InputRefused for a wrong filter
+   */
+  async deadGroups(
+    filter = '',
+    after?: string,
+    look: ListView = {},
+  ): Promise<ListPage<'groups', DeadGroup> & { readonly rowsLookedAt?: number }> {
     const parsed = this.parsed(filter, 'dead', look);
-    const { groups, next } = await this.reads.run((manager) =>
+    const { next, ...found } = await this.reads.run((manager) =>
       this.deadRows.groups(manager, parsed, PAGE, cursorOf(after)),
     );
-    return next === undefined ? { groups } : { groups, next: cursorText(next) };
+    return next === undefined ? found : { ...found, next: cursorText(next) };
   }
 
   /** A group of dead rows that died of one error, and a page of them. */

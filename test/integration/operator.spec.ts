@@ -371,6 +371,12 @@ describe('the operator', () => {
         SELECT gen_random_uuid(), 'effect', 'many', s, CASE s WHEN 'dead' THEN now() END, 'permanent-error',
                CASE i % 500 WHEN 0 THEN 'wanted' ELSE 'paged' END
           FROM generate_series(1, 7000) i, unnest(ARRAY['dead', 'parked']) s`);
+      await database.query(`
+        INSERT INTO webhook_outbox (id, kind, name, state, settled_at, reason, error)
+        SELECT gen_random_uuid(), 'effect', 'many', 'dead', now() - interval '1 day', 'permanent-error', 'old' FROM generate_series(1, 4000)`);
+      expect(await inspector.deadGroups('error:old')).toMatchObject({ rowsLookedAt: 10_000 });
+      await database.query(`DELETE FROM webhook_outbox WHERE error = 'old'`);
+      expect((await inspector.deadGroups('error:wanted')).rowsLookedAt).toBeUndefined();
       const found = async (filter: string) =>
         all(async (after) => {
           const { effects: items, next } = await inspector.effects(filter, after);

@@ -28,6 +28,7 @@ export function Dead({ route }: { route: Route }) {
 
 interface Groups extends Page<DeadGroup> {
   readonly hints?: string[];
+  readonly rowsLookedAt?: number;
 }
 
 async function groupsOf(q: string, after?: string, signal?: AbortSignal): Promise<Groups> {
@@ -51,6 +52,13 @@ function GroupList({ route }: { route: Route }) {
         key={q}
         pages={pages}
         older="Further groups"
+        hint={
+          pages.last?.rowsLookedAt && (
+            <span class="hint">
+              Only the newest {count(pages.last.rowsLookedAt)} dead rows were looked at. There are older ones.
+            </span>
+          )
+        }
         empty={
           <Empty title={q === '' ? 'Nothing is dead' : 'No group matches'}>
             Work that used up its attempts, or failed for good, would show up here.

@@ -68,7 +68,7 @@ export class DeadStore {
     filter: ListFilter,
     limit: number,
     after?: Cursor,
-  ): Promise<{ readonly groups: DeadGroup[]; readonly next?: Cursor }> {
+  ): Promise<{ readonly groups: DeadGroup[]; readonly next?: Cursor; readonly rowsLookedAt?: number }> {
     const p = new Parameters();
     const dead = deadRows(filter, p);
     const from =
@@ -82,9 +82,18 @@ export class DeadStore {
     );
     const groups = rows.map(({ at: _at, cursorId: _id, ...group }) => group);
     const last = rows.at(-1);
-    return rows.length < limit || last === undefined
-      ? { groups }
-      : { groups, next: { at: last.at, id: last.cursorId } };
+    if (rows.length === limit && last !== undefined)
+      return { groups, next: { at: last.at, id: last.cursorId } };
+    return (await this.hasMore(manager)) ? { groups, rowsLookedAt: DEAD_WINDOW } : { groups };
+  }
+
+  private async hasMore(manager: EntityManager): Promise<boolean> {
+    const more: unknown[] = await query(
+      manager,
+      `SELECT FROM webhook_outbox WHERE state = 'dead' ORDER BY settled_at DESC OFFSET $1 LIMIT 1`,
+      [DEAD_WINDOW],
+    );
+    return more.length > 0;
   }
 
   /** One group, with types and instances of its newest rows; undefined when none of its rows is dead any more. */
