@@ -5,9 +5,23 @@ import { AlertStore, type ToldAlert } from '../storage/desk/alert.store.js';
 import { AuditStore, type AuditRow, type PauseAct } from '../storage/desk/audit.store.js';
 import type { EventDetail, EventRow } from '../storage/desk/event.sql.js';
 import type { ListFilter } from '../storage/desk/filter.sql.js';
+import type { Backlog, HeldLease, SeenInstance } from '../storage/desk/relay.store.js';
 import { RejectionStore, type ListedRejection } from '../storage/desk/rejection.store.js';
 import { DestinationStore, type Destination } from '../storage/destination.store.js';
 import { BoundedRead } from '../storage/postgres/bounded-read.js';
+
+/** A process, as the list of relays shows it. */
+export interface InspectedInstance extends SeenInstance {
+  readonly alive: boolean;
+}
+/** The processes, their leases and their lag. */
+export interface InspectedRelays {
+  readonly instances: readonly InspectedInstance[];
+  /** Jobs that one instance at a time does. */
+  readonly leases: readonly HeldLease[];
+  /** How long the most overdue row of each name has been due: nothing when no relay lags behind. */
+  readonly overdue: Backlog['overdue'];
+}
 
 /** Lists of the desk's own tables. */
 @Injectable()

@@ -63,6 +63,23 @@ const STATES: Readonly<Partial<Record<FilteredList, readonly string[]>>> = {
 };
 const MAX_LENGTH = 1_000;
 
+/** The query of a list. */
+export interface ListView {
+  /** The zone of times without an offset in a filter, by its IANA name. @default 'UTC' */
+  readonly zone?: string | undefined;
+  /** Sources to show; others are left out. @default all */
+  readonly visible?: readonly string[] | undefined;
+  /** Sources whose payloads may be searched. @default all */
+  readonly searchable?: readonly string[] | undefined;
+  /** Pairs of source and tenant to show. @default all */
+  readonly pairs?: readonly TenantOfSource[] | undefined;
+}
+/** A source and a tenant of it. */
+export interface TenantOfSource {
+  readonly source: string;
+  readonly tenant: string;
+}
+
 /**
  * Suggestions of the page: each list's keys, with the values of each.
  * @param paths `searchPaths` of the sources

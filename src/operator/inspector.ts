@@ -1,8 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
-import { cursorText, readCursor, type Cursor } from '../core/cursor.js';
-import { InputRefused } from '../core/errors.js';
+import { cursorOf, cursorText } from '../core/cursor.js';
 import type { ListFilter } from '../storage/desk/filter.sql.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
@@ -13,13 +12,13 @@ import { BoundedRead } from '../storage/postgres/bounded-read.js';
 import { DeadStore, type DeadGroup, type DeadRow, type DeadSpread } from '../storage/desk/dead.store.js';
 import type { Destination } from '../storage/destination.store.js';
 import type { ListedRejection } from '../storage/desk/rejection.store.js';
-import { RelayStore, type Backlog, type HeldLease, type SeenInstance } from '../storage/desk/relay.store.js';
+import { RelayStore } from '../storage/desk/relay.store.js';
 import { SearchStore, type EventPage } from '../storage/desk/search.store.js';
 import type { Conflict, EffectRow, EventDetail, EventRow } from '../storage/desk/event.sql.js';
 import { FormerSources } from './former-sources.js';
-import { parseFilter, type FilteredList } from './event.filter.js';
+import { parseFilter, type FilteredList, type ListView, type TenantOfSource } from './event.filter.js';
 import type { InspectedSecret } from './explain/inspected-secrets.js';
-import { DeskLists } from './desk-lists.js';
+import { DeskLists, type InspectedRelays } from './desk-lists.js';
 import { SourceInspector, type InspectedSource, type ListPage } from './source.inspector.js';
 import { SILENT_MS } from './stats.js';
 
@@ -40,36 +39,8 @@ export interface InspectedEvent extends EventDetail {
 
 export type { InspectedSecret } from './explain/inspected-secrets.js';
 export type { InspectedSource, ListPage } from './source.inspector.js';
-
-/** A process, as the list of relays shows it. */
-export interface InspectedInstance extends SeenInstance {
-  readonly alive: boolean;
-}
-/** The processes, their leases and their lag. */
-export interface InspectedRelays {
-  readonly instances: readonly InspectedInstance[];
-  /** Jobs that one instance at a time does. */
-  readonly leases: readonly HeldLease[];
-  /** How long the most overdue row of each name has been due: nothing when no relay lags behind. */
-  readonly overdue: Backlog['overdue'];
-}
-
-/** The query of a list. */
-export interface ListView {
-  /** The zone of times without an offset in a filter, by its IANA name. @default 'UTC' */
-  readonly zone?: string | undefined;
-  /** Sources to show; others are left out. @default all */
-  readonly visible?: readonly string[] | undefined;
-  /** Sources whose payloads may be searched. @default all */
-  readonly searchable?: readonly string[] | undefined;
-  /** Pairs of source and tenant to show. @default all */
-  readonly pairs?: readonly TenantOfSource[] | undefined;
-}
-/** A source and a tenant of it. */
-export interface TenantOfSource {
-  readonly source: string;
-  readonly tenant: string;
-}
+export type { ListView, TenantOfSource } from './event.filter.js';
+export type { InspectedInstance, InspectedRelays } from './desk-lists.js';
 
 const PAGE = 50;
 
@@ -333,12 +304,4 @@ export class Inspector {
 
 function nextOf(rows: readonly { readonly id: string }[]): { readonly next?: string } {
   return rows.length === PAGE ? { next: rows.at(-1)!.id } : {};
-}
-
-/** @throws InputRefused for a text that no list has given out */
-function cursorOf(after: string | undefined): Cursor | undefined {
-  const cursor = readCursor(after);
-  if (after !== undefined && cursor === undefined)
-    throw new InputRefused('after: expected the `next` of the page before it');
-  return cursor;
 }

@@ -1,6 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
 import { DataSource } from 'typeorm';
-import { readCursor, type Cursor } from '../../src/core/cursor.js';
+import { cursorOf, type Cursor } from '../../src/core/cursor.js';
 import {
   Erasure,
   Inbox,
@@ -225,7 +225,7 @@ describe('the operator', () => {
         do {
           const page = await store.events(dataSource.manager, filter, 50, ['stripe'], from, 3);
           for (const event of page.events) seen.add(event.eventId);
-          from = readCursor(page.next);
+          from = cursorOf(page.next);
           pages += 1;
           expect(pages).toBeLessThan(all[0]!.n + 20);
         } while (from !== undefined);

@@ -26,8 +26,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        'AND due_at <= now() AND ${FREE}\n            ORDER BY',
-        'AND due_at <= now()\n            ORDER BY',
+        'AND due_at <= now() AND ${FREE}\n        ORDER BY',
+        'AND due_at <= now()\n        ORDER BY',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',
@@ -74,8 +74,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       edit(
         'src/storage/outbox.sql.ts',
-        'ORDER BY due_at LIMIT n.max_rows\n              FOR UPDATE SKIP LOCKED',
-        'ORDER BY due_at LIMIT n.max_rows\n              FOR UPDATE',
+        'ORDER BY due_at LIMIT n.max_rows\n          FOR UPDATE SKIP LOCKED',
+        'ORDER BY due_at LIMIT n.max_rows\n          FOR UPDATE',
       ),
     ],
     spec: 'test/integration/lease.spec.ts',

@@ -62,7 +62,7 @@ describe('what is done for a request that was refused', () => {
       },
     };
     const sources = Array.from({ length: 60 }, (_, n) => ({ ...hmacSource(`s${n}`), provider: counting }));
-    const budget = new TrialBudget(8 * KIB * KIB);
+    const budget = new TrialBudget(8 * KIB * KIB, Infinity, Infinity);
     const refused = Array.from({ length: 20 }, (_, n) => HOSTILE[n % HOSTILE.length]![1]);
     for (const [index, text] of refused.entries()) {
       budget.shareWith(refused.length - 1 - index);
@@ -73,7 +73,7 @@ describe('what is done for a request that was refused', () => {
   });
 
   it('a budget is used to its last byte, and no part of it twice', async () => {
-    const budget = new TrialBudget(10);
+    const budget = new TrialBudget(10, Infinity, Infinity);
     budget.shareWith(1);
     expect([await budget.pay(6), await budget.pay(5), await budget.pay(1)]).toEqual([false, true, false]);
     budget.shareWith(0);
@@ -81,7 +81,7 @@ describe('what is done for a request that was refused', () => {
   });
 
   it('corrections of which there are none are not named', async () => {
-    const trials = new Trials(new TrialBudget());
+    const trials = new Trials(new TrialBudget(undefined, Infinity, Infinity));
     expect(await trials.first('spellings', [], () => undefined)).toBeUndefined();
     expect(trials.summary()).toBe('');
   });
@@ -99,7 +99,7 @@ describe('what is done for a request that was refused', () => {
 
   it('names six things, and how many more there were', () => {
     const told = (count: number) => {
-      const trials = new Trials(new TrialBudget());
+      const trials = new Trials(new TrialBudget(undefined, Infinity, Infinity));
       for (let nth = 1; nth <= count; nth += 1) trials.leftOut(`${nth}`);
       return trials.summary();
     };
@@ -109,7 +109,7 @@ describe('what is done for a request that was refused', () => {
 
   it('a budget that is used up is told, and costs the next sample nothing of its part', async () => {
     const source = hmacSource('acme');
-    const budget = new TrialBudget(KIB * KIB);
+    const budget = new TrialBudget(KIB * KIB, Infinity, Infinity);
     budget.shareWith(1);
     const large = await explain(signed('x'.repeat(200_000), 'wrong'), source, [source], { budget });
     expect(large.explanation).toMatch(/Not tried:.*limit of one round/);
@@ -228,7 +228,7 @@ async function explain(
   sources: readonly Source[],
   given: { budget?: TrialBudget; secrets?: Record<string, string[]> } = {},
 ): Promise<Diagnosis> {
-  const { budget = new TrialBudget(), secrets = {} } = given;
+  const { budget = new TrialBudget(undefined, Infinity, Infinity), secrets = {} } = given;
   return diagnose(
     { reason: 'wrong-signature', detail: 'no secret of 1 made this signature', request },
     source,
