@@ -1,4 +1,5 @@
-import { deepStrictEqual, match, strictEqual } from 'node:assert';
+import { deepStrictEqual, doesNotThrow, fail, ifError, match, ok, strictEqual } from 'node:assert';
+import { execFileSync, execSync } from 'node:child_process';
 import { createPrivateKey } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -47,6 +48,43 @@ const REFUSED: Readonly<Record<string, () => unknown>> = {
   },
   setPrototypeOf: () => Object.setPrototypeOf({}, CARD as never) as unknown,
   defineProperty: () => Object.defineProperty({}, 'a', CARD as never),
+  reduce: () => ([] as string[]).reduce(CARD as never),
+  forEach: () => ['a'].forEach(CARD as never),
+  Promise: () => new Promise(CARD as never),
+  Set: () => new Set(4242 as never),
+  'an array of a number': () => {
+    const given = { card: 4242 as never };
+    const [first] = given.card as string[];
+    return first;
+  },
+  'a typed array': () => new Uint8Array(-4242),
+  fromCodePoint: () => String.fromCodePoint(-4242),
+  'a getter': () => Object.defineProperty({}, 'a', { get: CARD as never }),
+  'flags of a RegExp': () => new RegExp('a', CARD),
+  'a method of another class': () =>
+    Reflect.apply(Reflect.get(Map.prototype, 'get') as () => unknown, CARD, ['a']),
+  'Symbol.keyFor': () => Symbol.keyFor(CARD as never),
+  DataView: () => new DataView(new ArrayBuffer(1), 4242),
+  'a property with a getter only': () =>
+    Object.assign(
+      {
+        get [CARD]() {
+          return 1;
+        },
+      },
+      { [CARD]: 2 },
+    ),
+  'a property that cannot be defined': () => Object.defineProperty(Object.freeze({}), CARD, { value: 1 }),
+  'a proxy': () => Object.assign(new Proxy({}, { set: () => false }), { [CARD]: 1 }),
+  'a mode of Request': () => new Request('http://a', { mode: CARD as never }),
+  'a URL with a password': () => new Request(`https://user:${CARD}@a.example`),
+  execFileSync: () => execFileSync(`/nowhere/${CARD}`),
+  execSync: () => execSync(`exit 1 # ${CARD}`, { stdio: 'pipe' }),
+  'assert.doesNotThrow': () =>
+    doesNotThrow(() => {
+      throw new Error(CARD);
+    }),
+  'assert.ifError': () => ifError(CARD),
 };
 
 describe('an error as text', () => {
@@ -71,8 +109,67 @@ describe('an error as text', () => {
     } catch (error) {
       told = errorText(error);
     }
-    expect(told).toMatch(/error|an assertion failed|ENOENT|ERR_/i);
+    expect(told).toMatch(/error|an assertion failed|ENOENT|ERR_|Command failed/i);
     expect(told).not.toMatch(/canary|4242/);
+  });
+
+  it.each<[string, () => unknown, string]>([
+    [
+      'a function of the engine',
+      () => ['a'].map(CARD as never),
+      'TypeError: Array.map() refused a value (the message may repeat it)',
+    ],
+    ['a time', () => new Date(CARD).toISOString(), 'RangeError: Invalid time value'],
+    [
+      'the code',
+      () => (JSON as unknown as { read: () => void }).read(),
+      'TypeError: JSON.read is not a function',
+    ],
+    [
+      'a file',
+      () => readFileSync(`/nowhere/${CARD}`),
+      'ENOENT: no such file or directory, open (the rest repeats a path)',
+    ],
+    ['a program', () => execFileSync(`/nowhere/${CARD}`), 'ENOENT: spawnSync (the rest repeats a path)'],
+    ['an assertion', () => strictEqual(CARD, 'paid'), 'AssertionError: an assertion failed (strictEqual)'],
+    [
+      'an assertion with words',
+      () => ok(false, 'the order is not paid'),
+      'AssertionError: the order is not paid',
+    ],
+    ['a failure', () => fail('not paid'), 'AssertionError: not paid'],
+    [
+      'a TypeError of the application',
+      () => {
+        throw new TypeError("expected 'paid'");
+      },
+      "TypeError: expected 'paid'",
+    ],
+    [
+      'a clone',
+      () => {
+        throw Object.assign(new Error(`Symbol(${CARD}) could not be cloned.`), { name: 'DataCloneError' });
+      },
+      'DataCloneError: could not be cloned (the rest repeats a value)',
+    ],
+  ])('of %s says what kind of error it was', (_, refused, text) => {
+    let told = '';
+    try {
+      refused();
+    } catch (error) {
+      told = errorText(error);
+    }
+    expect(told).toBe(text);
+  });
+
+  it('needs no stack that can be read', () => {
+    const error = Object.defineProperty(new TypeError('no'), 'stack', {
+      get: () => {
+        throw new Error('no stack');
+      },
+    });
+    expect(errorText(error)).toBe('TypeError: no');
+    expect(errorText(Object.assign(new TypeError('no'), { stack: 5 }))).toBe('TypeError: no');
   });
 
   it('leaves words of a library with codes like Node’s, and addresses that could not be reached', () => {

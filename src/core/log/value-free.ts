@@ -45,18 +45,48 @@ const ENGINE = [
   /^(The "[\w.]+" (?:argument|property) .{1,200}?)\. Received /s,
   /^(The value of "[\w.]+" is out of range\. It must be .{1,200}?)\. Received /s,
   /^(Cannot (?:read|set) properties of (?:undefined|null)) \(/,
-  /^(Cannot (?:assign to read only|add|delete|redefine|define) property)[ :]/,
+  /^(Cannot (?:assign to read only|add|delete|redefine|define|set|destructure) property)[ :]/,
   /^(Unhandled error\.)/,
   /^(Unexpected (?:identifier|token|string|number)) /,
   /^(Converting circular structure to JSON)/,
   /^(Invalid unit argument for [\w.]+\(\)) /,
   /^'.*' (is not a valid HTTP method)\.$/s,
   /^((?:Object prototype may only be an Object or null|Property description must be an object)): /,
+  /^('\w+' on proxy: trap returned \w+) for property /,
+  /^(Class extends value) .* is not a constructor or null$/s,
+  /^(Iterator result) .* is not an object$/s,
+  /^(?:boolean|number|string|bigint|symbol) .* (is not iterable) \(cannot read property/s,
+  /.* (could not be cloned)\.$/s,
+  /^(Request cannot be constructed from a URL that includes credentials): /,
+  /^(Command failed): /,
+  /^([\w.]+ constructor): .* is not an accepted type\. /s,
+  /".*" (performance mark has not been set)$/s,
+  /^(Function\.prototype\.apply was called on) .*, which is /s,
+  /^(Got unwanted (?:exception|rejection)|ifError got unwanted exception)\b/,
 ];
+
+/** Of the engine's own functions: these repeat nothing. A function that refuses a value with other words may repeat it. */
+const PLAIN = new Set([
+  'Invalid time value',
+  'Invalid date',
+  'Invalid array length',
+  'Invalid string length',
+  'Maximum call stack size exceeded',
+  'Reduce of empty array with no initial value',
+  'Cannot convert undefined or null to object',
+  'Cannot convert a Symbol value to a string',
+  'Cannot convert object to primitive value',
+  'Do not know how to serialize a BigInt',
+  'URI malformed',
+  'Division by zero',
+  'undefined is not a function',
+]);
+/** A frame without a file, such as `Array.reduce (<anonymous>)`. */
+const NATIVE_FRAME = /^ +at (?:async )?(?:new )?([\w.$]+)(?: \[as [^\]]+\])? \(<anonymous>\)$/;
 
 /** Of Node: `ERR_INVALID_ARG_VALUE`. Libraries have such codes too, on classes of their own. */
 const NODE_CODE = /^ERR_[A-Z0-9_]+$/;
-const ENGINE_NAMES = new Set(['Error', 'TypeError', 'RangeError', 'SyntaxError', 'URIError']);
+const NATIVE_NAMES = new Set(['TypeError', 'RangeError', 'SyntaxError', 'ReferenceError', 'URIError']);
 
 /**
  * An error's message without values of payloads. A message of PostgreSQL is replaced by its code, table, column and constraint, in any
@@ -89,22 +119,58 @@ function ownWords(error: Error): string | undefined {
   // TypeORM prints the criteria, or the entity, that it was given.
   if (error.name === 'EntityNotFoundError') return error.message.replace(/ matching: [^]*$/, '');
   if (error.name === 'CannotCreateEntityIdMapError') return 'the given entity id is not one of its entity';
-  return engineWords(messageOf(error)) ?? nodeWords(error);
+  return engineWords(messageOf(error)) ?? nodeWords(error) ?? builtInWords(error);
 }
 
 interface NodeError extends Error {
   readonly code?: unknown;
   readonly path?: unknown;
+  readonly syscall?: unknown;
   readonly operator?: unknown;
+  readonly generatedMessage?: unknown;
 }
 
 /** Node's own errors have a code, and those of its file system a path, which may come from a payload. */
-function nodeWords({ name, code, path, operator, message }: NodeError): string | undefined {
+function nodeWords({
+  name,
+  code,
+  path,
+  syscall,
+  message,
+  operator,
+  generatedMessage,
+}: NodeError): string | undefined {
   if (typeof code !== 'string') return undefined;
-  if (code === 'ERR_ASSERTION') return `an assertion failed (${String(operator)})`;
-  if (NODE_CODE.test(code) && ENGINE_NAMES.has(name)) return `${code} (the message may repeat a value)`;
-  if (typeof path === 'string') return `${message.split(" '", 1)[0]!} (the rest repeats a path)`;
+  // The application's own words are not generated.
+  if (code === 'ERR_ASSERTION')
+    return generatedMessage === false ? undefined : `an assertion failed (${String(operator)})`;
+  if (NODE_CODE.test(code) && (name === 'Error' || NATIVE_NAMES.has(name)))
+    return `${code} (the message may repeat a value)`;
+  // `ENOENT: no such file or directory, open '/a'`, and `spawn /a ENOENT`, whose syscall repeats the path too.
+  if (typeof path === 'string' && typeof syscall === 'string') {
+    const begin = / '/.test(message) ? message.split(" '", 1)[0]! : `${code}: ${syscall.split(' ', 1)[0]!}`;
+    return `${begin} (the rest repeats a path)`;
+  }
   return undefined;
+}
+
+/** Of an error that a function of the engine has thrown, such as `[].reduce('4242')`. No list of its messages is complete. */
+function builtInWords(error: Error): string | undefined {
+  const message = messageOf(error);
+  if (!NATIVE_NAMES.has(error.name) || PLAIN.has(message)) return undefined;
+  const name = NATIVE_FRAME.exec(topFrame(error, message))?.[1];
+  return name === undefined ? undefined : `${name}() refused a value (the message may repeat it)`;
+}
+
+/** An application may make stacks of its own, of any kind, and its code may fail. */
+function topFrame(error: Error, message: string): string {
+  try {
+    const { stack = '' } = error;
+    const told = stack.indexOf(message);
+    return stack.slice(told < 0 ? 0 : told + message.length).split('\n', 2)[1] ?? '';
+  } catch {
+    return '';
+  }
 }
 
 function engineWords(message: string): string | undefined {
