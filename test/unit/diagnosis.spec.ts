@@ -1,4 +1,5 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { jest } from '@jest/globals';
 import type { Provider } from '../../src/core/provider.js';
 import { RequestHeaders, type WebhookRequest } from '../../src/core/request.js';
 import { resolveSource, type Source } from '../../src/core/options/resolve-source.js';
@@ -78,6 +79,28 @@ describe('what is done for a request that was refused', () => {
     expect([await budget.pay(6), await budget.pay(5), await budget.pay(1)]).toEqual([false, true, false]);
     budget.shareWith(0);
     expect([await budget.pay(6), await budget.pay(5)]).toEqual([false, true]);
+  });
+
+  it('the time to make a candidate counts as the time to try it does', async () => {
+    let [now, made] = [0, 0];
+    const clock = jest.spyOn(performance, 'now').mockImplementation(() => now);
+    try {
+      const trials = new Trials(new TrialBudget());
+      const slow = (function* () {
+        for (; made < 50; made += 1) {
+          now += 100;
+          yield made;
+        }
+      })();
+      const verify = () => Promise.reject(new Error('wrong'));
+      const trial = { provider: { verify }, request: { rawBody: Buffer.alloc(1) }, secrets: ['a'] };
+      expect(await trials.first('spellings', slow, () => trial as never)).toBeUndefined();
+      // A quarter of a second is over with the third.
+      expect(made).toBe(2);
+      expect(trials.summary()).toContain('further spellings (the limit of one round was reached)');
+    } finally {
+      clock.mockRestore();
+    }
   });
 
   it('corrections of which there are none are not named', async () => {

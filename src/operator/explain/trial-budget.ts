@@ -4,9 +4,9 @@ import { setImmediate } from 'node:timers/promises';
 const ROUND_BYTES = 64 * 1024 * 1024;
 /** How long trying may take in one round, in milliseconds: secrets may come from a slow function of the application's. */
 const ROUND_MS = 2_000;
-/** How long checks may take in one round, in milliseconds of this thread. Some schemes read a body, or use a slower signature. */
+/** How long checks, and making what they check, may take in one round, in milliseconds of this thread. Some schemes use a slower signature. */
 const ROUND_WORK_MS = 250;
-/** Other requests get their turn after so many milliseconds of checks. */
+/** Other requests get their turn after so many milliseconds of such work. */
 const BREATH_MS = 2;
 
 /** The budget of one round for trying corrections of rejected requests. */
@@ -41,7 +41,7 @@ export class TrialBudget {
     return true;
   }
 
-  /** Counts the time that a check has taken. */
+  /** Counts the time that a check, or making its request, has taken. */
   recordWork(ms: number): void {
     this.workedMs += ms;
   }
