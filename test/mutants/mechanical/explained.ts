@@ -66,7 +66,7 @@ const EXPLAINED: readonly Explanation[] = [
     why: 'the first row is taken; more than one are the transactions of one database at one moment',
   },
   {
-    names: /outbox\.sql\.ts TAKE: without AND NOT t\.moves/,
+    names: /outbox\.sql\.ts (?:TAKE|take): without AND NOT t\.moves/,
     why: 'a row that moves to the quarantine is not handed out: its bytes would be read for nothing',
   },
   {
