@@ -12,7 +12,7 @@ import {
   type WebhookRequest,
 } from '../core/request.js';
 import type { Source } from '../core/options/resolve-source.js';
-import { ANSWERS } from '../inbox/answers.js';
+import { ANSWERS, tooLarge, wrongMethod } from '../inbox/answers.js';
 import { methodsOf } from '../inbox/delivery.verifier.js';
 import { Rejections } from '../inbox/rejections.js';
 import { RefusedDelivery } from './answer.filter.js';
@@ -37,7 +37,7 @@ export class WebhookRequests {
     const method = request.method ?? 'POST';
     const methods = methodsOf(source);
     if (!methods.includes(method)) {
-      throw this.refuse(source.name, 'wrong-method', `expected ${methods.join(' or ')}, received ${method}`, {
+      throw this.refuse(source.name, 'wrong-method', wrongMethod(methods, method), {
         ...ANSWERS.wrongMethod,
         headers: { allow: methods.join(', ') },
       });
@@ -95,10 +95,7 @@ export class WebhookRequests {
 }
 
 function whyNotTaken(status: number, { maxBytes, encodings }: Source, { headers }: IncomingMessage): string {
-  if (status === ANSWERS.tooLarge.status) {
-    const length = headers['content-length'] === undefined ? '' : `, received ${headers['content-length']}`;
-    return `expected a body of at most ${maxBytes} bytes, unpacked (maxBytes)${length}`;
-  }
+  if (status === ANSWERS.tooLarge.status) return tooLarge(maxBytes, headers['content-length']);
   if (status === ANSWERS.unsupportedEncoding.status) {
     const encoding = headers['content-encoding'] ?? '';
     if (encodings.some((one) => one === encoding))

@@ -35,6 +35,17 @@ export const ANSWERS = {
   },
 } as const satisfies Record<string, Answer>;
 
+/** The detail of a refusal, for the log. */
+export function wrongMethod(methods: readonly string[], received: string): string {
+  return `expected ${methods.join(' or ')}, received ${received}`;
+}
+
+/** The detail of a refusal, for the log. */
+export function tooLarge(maxBytes: number, received?: string | number): string {
+  const length = received === undefined ? '' : `, received ${received}`;
+  return `expected a body of at most ${maxBytes} bytes, unpacked (maxBytes)${length}`;
+}
+
 /** The answer to a verdict; a 2xx in the provider's own form where it has one. */
 export function answerTo(verdict: Verdict, source: Source): Answer {
   if (verdict.kind === 'ok' || verdict.kind === 'duplicate')

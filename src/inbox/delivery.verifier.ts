@@ -150,6 +150,11 @@ export function methodsOf(source: Source): string[] {
   ];
 }
 
+/** Most bytes of a body. A method that only a handshake has, such as GET, brings none. */
+export function maxBytesOf({ provider, maxBytes }: Source, method: string): number {
+  return (provider.methods ?? ['POST']).includes(method) ? maxBytes : 0;
+}
+
 export function outsideWindow(source: Source, skewMs: number | undefined): SignatureRejection {
   const skew = skewMs ?? 0;
   const seconds = Math.abs(skew) < 10_000 ? Math.abs(skew) / 1000 : Math.round(Math.abs(skew) / 1000);

@@ -10,9 +10,9 @@ import type { ResolvedOptions } from '../core/options/resolve-options.js';
 import type { Source } from '../core/options/resolve-source.js';
 import { WEBHOOKS_OPTIONS } from '../core/tokens.js';
 import { HandlerRegistry } from '../handlers/handler.registry.js';
-import { ANSWERS, answerTo, type Verdict } from './answers.js';
+import { ANSWERS, answerTo, tooLarge, wrongMethod, type Verdict } from './answers.js';
 import { deliveryFacts, type VerifiedDelivery } from './delivery.js';
-import { DeliveryVerifier, methodsOf, type Verified } from './delivery.verifier.js';
+import { DeliveryVerifier, maxBytesOf, methodsOf, type Verified } from './delivery.verifier.js';
 import { EventDispatcher } from './event.dispatcher.js';
 import { Rejections } from './rejections.js';
 
@@ -40,7 +40,8 @@ export class Inbox {
   ) {}
 
   /**
-   * Verifies and claims a delivery that did not come over this application's HTTP server: serverless functions, queues, tests.
+   * Verifies and claims a delivery that did not come over this application's HTTP server: serverless functions, queues, tests. The
+   * methods and `maxBytes` of the source hold here too.
    * @returns the answer for the provider; never throws for what the request holds
    * @throws WebhookInboxError UNKNOWN_SOURCE; ConfigurationError in an application that is not initialised
    */
@@ -49,7 +50,15 @@ export class Inbox {
     const source = knownSource(this.options, sourceName);
     const { method = 'POST', url = `/webhooks/${sourceName}`, headers, rawBody } = received;
     const methods = methodsOf(source);
-    if (!methods.includes(method)) return { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } };
+    if (!methods.includes(method)) {
+      this.rejections.add(source.name, 'wrong-method', wrongMethod(methods, method));
+      return { ...ANSWERS.wrongMethod, headers: { allow: methods.join(', ') } };
+    }
+    const maxBytes = maxBytesOf(source, method);
+    if (rawBody.length > maxBytes) {
+      this.rejections.add(source.name, 'http-413', tooLarge(maxBytes, rawBody.length));
+      return ANSWERS.tooLarge;
+    }
     const request = {
       method,
       url,

@@ -1,7 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { InputRefused } from '../core/errors.js';
 import type { EventKey } from '../core/event.js';
+import { checkInput } from '../core/options/schema.js';
 import { WEBHOOKS_DATA_SOURCE } from '../core/tokens.js';
 import { Audit } from '../storage/desk/audit.js';
 import { DeadStore, type DeadGroup } from '../storage/desk/dead.store.js';
@@ -83,6 +85,7 @@ export class Operator {
 
   /** A person's word on a group of dead rows that died of one error. `open` takes it back. */
   async setIssue(fingerprint: string, state: DeadGroup['state'], decider: Decider): Promise<void> {
+    checkInput(z.enum(['open', 'acknowledged', 'resolved']), state, 'state');
     await this.audit.record({ action: `issue ${state}`, target: fingerprint }, decider, async () => {
       const { by, reason } = decider;
       await this.dead.setState(this.dataSource.manager, fingerprint, state, by, reason);

@@ -50,6 +50,7 @@ export class Parked {
    */
   async decide(outboxId: string, decision: ParkedDecision, decider: Decider): Promise<boolean> {
     checkInput(OUTBOX_ID, outboxId, 'outboxId');
+    checkInput(z.enum(['retry', 'done', 'dead']), decision, 'decision');
     return this.audit.record({ action: `parked ${decision}`, target: outboxId }, decider, async () => {
       const row = await this.store.decide(this.dataSource.manager, outboxId, decision, decider);
       const { by, reason } = decider;

@@ -1,8 +1,10 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { DataSource } from 'typeorm';
+import { z } from 'zod';
 import { InboxLogger } from '../core/log/inbox.logger.js';
 import { didYouMean } from '../core/options/did-you-mean.js';
 import { knownSource } from '../core/options/known-source.js';
+import { checkInput } from '../core/options/schema.js';
 import { WebhookInboxError, type ErrorCode } from '../core/errors.js';
 import { logLine } from '../core/log/log.js';
 import type { ResolvedOptions } from '../core/options/resolve-options.js';
@@ -21,6 +23,7 @@ import { RelayStore } from '../storage/desk/relay.store.js';
 /** For how long a pause waits for a lease that may have been decided on before it, and for prefetched rows to be given back. */
 const LEASE_MS = 1_000;
 
+const KIND = z.enum(['source', 'handler', 'effect']);
 const UNKNOWN = {
   source: 'UNKNOWN_SOURCE',
   handler: 'UNKNOWN_HANDLER',
@@ -78,6 +81,7 @@ export class Pauses {
    */
   async resume(kind: PauseKind | 'destination', asked: string, decider: Decider): Promise<boolean> {
     if (kind === 'destination') return this.resumeDestination(asked, decider);
+    checkInput(KIND, kind, 'kind');
     const work = this.work(kind, asked);
     // A name that is unknown here may have been paused by an instance that knows it.
     const name = work === undefined ? asked : firstName(work);
@@ -120,6 +124,7 @@ export class Pauses {
    * @internal
    */
   async known(kind: PauseKind, name: string): Promise<string> {
+    checkInput(KIND, kind, 'kind');
     const work = this.work(kind, name);
     if (work !== undefined) return firstName(work);
     if (kind === 'source' ? this.options.sources.has(name) : this.registry.routes().has(name)) return name;

@@ -4,6 +4,7 @@ import {
   Inbox,
   OnWebhook,
   OutboxRelay,
+  Rejections,
   WebhooksModule,
   type Answer,
   type HandlerContext,
@@ -77,6 +78,7 @@ describe('deliveries that do not come over HTTP', () => {
     ['an old timestamp', 'sesmetric', sesmetric({ id: 'same', type: 't' }, 1)],
     ['no id', 'sesmetric', sesmetric({ type: 't' })],
     ['another method', 'sesmetric', genuine, 'PUT'],
+    ['a large body', 'sesmetric', sesmetric({ id: 'large', type: 't', text: 'x'.repeat(1024 * 1024) })],
     ['a secrets function that fails', 'secrets-away', awardee('same', 't', '{}')],
     ['a body that is no JSON', 'awardee', awardee('junk', 't', '{junk')],
   ])('get the answer that HTTP gives: %s', async (_, source, request, method = 'POST') => {
@@ -87,6 +89,13 @@ describe('deliveries that do not come over HTTP', () => {
     const expected = source === 'awardee' ? DUPLICATE : answered(overHttp);
     expect(shown(direct)).toBe(expected);
     for (const name of ['allow', 'retry-after']) expect(direct.headers?.[name]).toBe(overHttp.headers[name]);
+  });
+
+  it('are counted as those over HTTP when they are refused unread', () => {
+    const counts = (rejections: Rejections) =>
+      rejections.counts().filter(({ reason }) => ['wrong-method', 'http-413'].includes(reason));
+    expect(counts(context.get(Rejections))).toEqual(counts(receiver.app.get(Rejections)));
+    expect(counts(context.get(Rejections))).toHaveLength(2);
   });
 
   it('are refused when a header that counts comes twice', async () => {

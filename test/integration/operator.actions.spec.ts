@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { INestApplication } from '@nestjs/common';
 import {
   Backfills,
@@ -422,6 +423,21 @@ describe('what a person does', () => {
     const many = Array.from({ length: 501 }, (_, i) => key(`e${i}`));
     await expect(operator.replay(many, [], ann)).rejects.toThrow(InputRefused);
     await expect(operator.revive([], ann)).rejects.toThrow(/expected 1 to 500/);
+  });
+
+  it.each<[string, string, () => Promise<unknown>]>([
+    ['a state', 'state', () => operator.setIssue('none', 'nope' as never, ann)],
+    ['a decision', 'decision', () => operator.decide(randomUUID(), 'nope' as never, ann)],
+    ['a kind to pause', 'kind', () => operator.pause('nope' as never, 'mail', ann)],
+    ['a kind to resume', 'kind', () => operator.resume('nope' as never, 'mail', ann)],
+    ['a kind to ask about', 'kind', () => operator.checkPausable('nope' as never, 'mail')],
+  ])('refuses %s that does not exist, and records no deed', async (_, where, act) => {
+    const deeds = () => database.query('SELECT count(*)::int FROM webhook_audit');
+    const before = await deeds();
+    await expect(act()).rejects.toEqual(
+      expect.objectContaining({ code: 'INPUT_REFUSED', message: expect.stringContaining(`${where}: `) }),
+    );
+    expect(await deeds()).toEqual(before);
   });
 
   describe('a caller who does not say who asks and why', () => {

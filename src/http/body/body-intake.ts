@@ -10,7 +10,7 @@ import type { Source } from '../../core/options/resolve-source.js';
 import type { Encoding } from '../../core/options/source.js';
 import { WEBHOOKS_OPTIONS } from '../../core/tokens.js';
 import { ANSWERS } from '../../inbox/answers.js';
-import { methodsOf } from '../../inbox/delivery.verifier.js';
+import { maxBytesOf, methodsOf } from '../../inbox/delivery.verifier.js';
 import { Arrival, keepRawBody, type Arrived, type RawBody } from './arrival.js';
 import { ByteBudget } from './byte-budget.js';
 import { unpack } from './unpacking.js';
@@ -56,7 +56,7 @@ export class BodyIntake {
       keepRawBody(request, refused);
       return true;
     }
-    const arrival = Arrival.kept(request, response, maxBytesOf(request, source), (one) =>
+    const arrival = Arrival.kept(request, response, maxBytesOf(source, request.method ?? 'POST'), (one) =>
       this.budget.open(source.name, addressOf(sender), one),
     );
     this.follow(arrival);
@@ -77,7 +77,7 @@ export class BodyIntake {
     const method = request.method ?? 'POST';
     // The answer names the methods that exist.
     if (!methodsOf(source).includes(method)) return { refused: ANSWERS.wrongMethod };
-    if (Number(request.headers['content-length'] ?? 0) > maxBytesOf(request, source))
+    if (Number(request.headers['content-length'] ?? 0) > maxBytesOf(source, method))
       return { refused: ANSWERS.tooLarge };
     const encoding = encodingOf(request);
     if (encoding !== undefined && !source.encodings.some((one) => one === encoding))
@@ -134,11 +134,6 @@ export class BodyIntake {
     };
     return neutral(() => setTimeout(tick, tickMs)).unref();
   }
-}
-
-/** A method that only a handshake has, such as GET, brings no body. */
-function maxBytesOf({ method = 'POST' }: IncomingMessage, { provider, maxBytes }: Source): number {
-  return (provider.methods ?? ['POST']).includes(method) ? maxBytes : 0;
 }
 
 /**
