@@ -66,6 +66,8 @@ const VERIFIER = '../inbox/delivery.verifier.ts';
 
 /** Names, options and places; what is added here must be nothing that a caller could learn a secret from. */
 const NO_SECRETS = new Set([
+  // The request's method.
+  "../inbox/delivery.verifier.ts: (provider.methods ?? ['POST']).includes(method)",
   // Names of headers, where a forward signs anew.
   'signers/scheme-signers.ts: one.toLowerCase() === wanted',
   'signers/sign-webhook.ts: given.has(name.toLowerCase())',
